@@ -1,0 +1,1 @@
+//! This machine: supervisor, cgroups, devices, clock

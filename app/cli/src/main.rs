@@ -1,0 +1,2 @@
+//! The fourplane command
+fn main() {}

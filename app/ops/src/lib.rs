@@ -1,0 +1,3 @@
+//! Use cases and the ports they need.
+
+pub mod ports;

@@ -1,0 +1,1 @@
+//! HTTP API, authorisation, pages

@@ -1,0 +1,1 @@
+//! The scheduling state: decide, apply, explain

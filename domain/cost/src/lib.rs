@@ -1,0 +1,1 @@
+//! Metering: which device and core was in which state, and the conservation check

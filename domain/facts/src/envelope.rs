@@ -1,0 +1,73 @@
+//! What every event carries beside its body.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use units::{NodeId, Seq, SubjectId, Timestamp};
+
+use crate::event::Event;
+
+/// A BLAKE3 hash.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Hash32(pub [u8; 32]);
+
+impl fmt::Display for Hash32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Who caused an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Actor {
+    /// The server itself, by its own policy.
+    Server,
+    /// A person.
+    Subject(SubjectId),
+    /// A node, by what happened on it.
+    Node(NodeId),
+}
+
+/// Where an event came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// The API.
+    Api,
+    /// The server's own decision.
+    Decision,
+    /// A node's supervisor.
+    Supervisor(NodeId),
+    /// The server's start, clock and housekeeping.
+    Server,
+    /// An imported history.
+    Import,
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Position in the log.
+    pub seq: Seq,
+    /// Monotonic time of the log (decision D6).
+    pub ledger_time: Timestamp,
+    /// The wall clock when it was written; may step.
+    pub wall_time: Timestamp,
+    /// Where it came from.
+    pub source: Source,
+    /// The source's own time, mapped to ledger time.
+    pub source_time: Option<Timestamp>,
+    /// Who caused it.
+    pub actor: Actor,
+    /// The event that led to it.
+    pub cause: Option<Seq>,
+    /// The hash of the client's idempotency key, where it came with one.
+    pub idem_key: Option<Hash32>,
+    /// What happened.
+    pub event: Event,
+}

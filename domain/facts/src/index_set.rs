@@ -1,0 +1,159 @@
+//! Sets of array indexes kept as ranges, so that an array of a million members stays small.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use units::ArrayIndex;
+
+/// A set of array indexes: sorted, disjoint, non-adjacent inclusive ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IndexSet(Vec<(u32, u32)>);
+
+impl IndexSet {
+    /// Exactly one index.
+    pub fn one(index: ArrayIndex) -> Self {
+        Self(vec![(index.0, index.0)])
+    }
+
+    /// All indexes from `first` to `last`, both included; empty if `first > last`.
+    pub fn range(first: u32, last: u32) -> Self {
+        if first > last { Self::default() } else { Self(vec![(first, last)]) }
+    }
+
+    /// The least index.
+    pub fn first(&self) -> Option<ArrayIndex> {
+        self.0.first().map(|range| ArrayIndex(range.0))
+    }
+
+    /// The greatest index.
+    pub fn last(&self) -> Option<ArrayIndex> {
+        self.0.last().map(|range| ArrayIndex(range.1))
+    }
+
+    /// How many indexes are in the set.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
+    }
+
+    /// Whether the set has no index.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The inclusive ranges, in order.
+    pub fn ranges(&self) -> &[(u32, u32)] {
+        &self.0
+    }
+
+    /// Whether `index` is in the set.
+    pub fn contains(&self, index: ArrayIndex) -> bool {
+        let after = self.0.partition_point(|range| range.0 <= index.0);
+        after > 0 && self.0[after - 1].1 >= index.0
+    }
+
+    /// Every index, in order.
+    pub fn iter(&self) -> impl Iterator<Item = ArrayIndex> + '_ {
+        self.0.iter().flat_map(|&(first, last)| (first..=last).map(ArrayIndex))
+    }
+
+    /// Adds `index`; false if it was there.
+    pub fn insert(&mut self, index: ArrayIndex) -> bool {
+        let at = self.0.partition_point(|range| range.0 <= index.0);
+        if at > 0 && self.0[at - 1].1 >= index.0 {
+            return false;
+        }
+        let joins_left = at > 0 && self.0[at - 1].1.checked_add(1) == Some(index.0);
+        let joins_right = self.0.get(at).is_some_and(|range| index.0.checked_add(1) == Some(range.0));
+        match (joins_left, joins_right) {
+            (true, true) => {
+                self.0[at - 1].1 = self.0[at].1;
+                self.0.remove(at);
+            }
+            (true, false) => self.0[at - 1].1 = index.0,
+            (false, true) => self.0[at].0 = index.0,
+            (false, false) => self.0.insert(at, (index.0, index.0)),
+        }
+        true
+    }
+
+    /// Takes `index` out; false if it was not there.
+    pub fn remove(&mut self, index: ArrayIndex) -> bool {
+        let after = self.0.partition_point(|range| range.0 <= index.0);
+        let Some(at) = after.checked_sub(1).filter(|&at| self.0[at].1 >= index.0) else { return false };
+        let (first, last) = self.0[at];
+        match (first == index.0, last == index.0) {
+            (true, true) => drop(self.0.remove(at)),
+            (true, false) => self.0[at].0 += 1,
+            (false, true) => self.0[at].1 -= 1,
+            (false, false) => {
+                self.0[at].1 = index.0 - 1;
+                self.0.insert(at + 1, (index.0 + 1, last));
+            }
+        }
+        true
+    }
+}
+
+impl FromIterator<ArrayIndex> for IndexSet {
+    fn from_iter<I: IntoIterator<Item = ArrayIndex>>(indexes: I) -> Self {
+        let mut set = Self::default();
+        for index in indexes {
+            set.insert(index);
+        }
+        set
+    }
+}
+
+/// As users write it: `0-99,200`.
+impl fmt::Display for IndexSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (first, last)) in self.0.iter().enumerate() {
+            let comma = if position > 0 { "," } else { "" };
+            if first == last {
+                write!(f, "{comma}{first}")?;
+            } else {
+                write!(f, "{comma}{first}-{last}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_set(steps in prop::collection::vec((any::<bool>(), 0_u32..24), 0..80)) {
+            let mut ranges = IndexSet::default();
+            let mut plain = BTreeSet::new();
+            for (add, index) in steps {
+                if add {
+                    prop_assert_eq!(ranges.insert(ArrayIndex(index)), plain.insert(index));
+                } else {
+                    prop_assert_eq!(ranges.remove(ArrayIndex(index)), plain.remove(&index));
+                }
+                let listed: Vec<u32> = ranges.iter().map(|i| i.0).collect();
+                prop_assert_eq!(&listed, &plain.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!(ranges.len(), plain.len() as u64);
+                prop_assert!(ranges.ranges().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
+                prop_assert_eq!(ranges.contains(ArrayIndex(index)), plain.contains(&index));
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_index_does_not_overflow() {
+        let mut set = IndexSet::range(0, u32::MAX);
+        assert!(!set.insert(ArrayIndex(u32::MAX)));
+        assert!(set.remove(ArrayIndex(u32::MAX)));
+        assert_eq!(set.len(), u64::from(u32::MAX));
+        assert_eq!(set.to_string(), "0-4294967294");
+    }
+}

@@ -1,0 +1,2 @@
+//! Repository checks and benchmarks.
+fn main() {}
