@@ -49,6 +49,8 @@ pub enum SideTable {
     Subject,
     /// Token hash to what it grants.
     Token,
+    /// Job to where its output goes.
+    Output,
 }
 
 /// One change to a side table.
@@ -137,12 +139,16 @@ pub trait LogStore: Send {
     fn append(&mut self, batch: &Batch) -> Result<Head, StoreError>;
     /// Visits every event after `after`, checking the chain on the way.
     fn scan(&self, after: Head, visit: Visit<'_>) -> Result<Head, StoreError>;
+    /// One event's bytes, unless the log does not reach so far.
+    fn event(&self, seq: Seq) -> Result<Option<Vec<u8>>, StoreError>;
     /// Looks up an idempotency key.
     fn idem(&self, key: &Hash32) -> Result<Option<IdemRow>, StoreError>;
     /// The launch payload of a job that has not ended.
     fn payload(&self, job: JobId) -> Result<Option<Vec<u8>>, StoreError>;
     /// All rows of a side table.
     fn side(&self, table: SideTable) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>;
+    /// One row of a side table.
+    fn side_row(&self, table: SideTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
     /// The newest snapshot whose place in the chain still fits.
     fn snapshot(&self) -> Result<Option<Snapshot>, StoreError>;
     /// Keeps a snapshot; older ones may go.
@@ -280,7 +286,16 @@ pub struct NodeHello {
     pub tasks: Vec<TaskId>,
 }
 
-/// A node that runs tasks. Reports come by the channel that the constructor was given.
+/// What comes from a node on its own account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// Something happened to a task.
+    Report(NodeReport),
+    /// The connection is gone; say hello again and repeat what is owed.
+    Lost,
+}
+
+/// A node that runs tasks. [`NodeEvent`]s go to the callback that its constructor was given.
 pub trait Node: Send {
     /// Says who is talking; a node refuses an epoch lower than it has seen.
     fn hello(&mut self, epoch: Epoch) -> Result<NodeHello, NodeError>;

@@ -1,1 +1,7 @@
-//! Metering: which device and core was in which state, and the conservation check
+//! Metering: which device and core was in which state, and the conservation check.
+
+pub mod balance;
+pub mod occupancy;
+
+pub use balance::{Balance, balance};
+pub use occupancy::{Capacity, Holder, Interval, Meter, Occupancy, Unit};

@@ -93,6 +93,44 @@ impl IndexSet {
         }
         true
     }
+
+    /// The indexes in both sets.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut shared = Vec::new();
+        let (mut left, mut right) = (self.0.as_slice(), other.0.as_slice());
+        while let (Some(&a), Some(&b)) = (left.first(), right.first()) {
+            if a.0.max(b.0) <= a.1.min(b.1) {
+                shared.push((a.0.max(b.0), a.1.min(b.1)));
+            }
+            // Whichever range ends first meets nothing further.
+            if a.1 < b.1 { left = &left[1..] } else { right = &right[1..] }
+        }
+        Self(shared)
+    }
+
+    /// The indexes of this set that are not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        self.intersection(&other.complement())
+    }
+
+    /// The indexes in either set.
+    pub fn union(&self, other: &Self) -> Self {
+        self.complement().intersection(&other.complement()).complement()
+    }
+
+    /// Every index that is not in the set.
+    fn complement(&self) -> Self {
+        let mut gaps = Vec::new();
+        let mut from = Some(0);
+        for &(first, last) in &self.0 {
+            if let Some(from) = from.filter(|from| *from < first) {
+                gaps.push((from, first - 1));
+            }
+            from = last.checked_add(1);
+        }
+        gaps.extend(from.map(|from| (from, u32::MAX)));
+        Self(gaps)
+    }
 }
 
 impl FromIterator<ArrayIndex> for IndexSet {
@@ -145,6 +183,20 @@ mod tests {
                 prop_assert!(ranges.ranges().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
                 prop_assert_eq!(ranges.contains(ArrayIndex(index)), plain.contains(&index));
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn set_algebra_agrees_with_plain_sets(
+            left in prop::collection::btree_set(prop_oneof![0_u32..12, Just(u32::MAX)], 0..10),
+            right in prop::collection::btree_set(prop_oneof![0_u32..12, Just(u32::MAX)], 0..10),
+        ) {
+            let set = |plain: &BTreeSet<u32>| plain.iter().copied().map(ArrayIndex).collect::<IndexSet>();
+            let (a, b) = (set(&left), set(&right));
+            prop_assert_eq!(a.intersection(&b), set(&(&left & &right)));
+            prop_assert_eq!(a.difference(&b), set(&(&left - &right)));
+            prop_assert_eq!(a.union(&b), set(&(&left | &right)));
         }
     }
 

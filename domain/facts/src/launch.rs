@@ -2,7 +2,7 @@
 //! it holds the user's environment and script (decisions D2 and D32).
 
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, MemberId, Rank};
 
 /// Everything a supervisor needs to start one task, but for what the placement decides.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,5 +40,88 @@ impl std::fmt::Debug for LaunchSpec {
             .field("argv", &self.argv.len())
             .field("env", &self.env.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// What the `%` signs of an output path stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct PathParts<'a> {
+    /// `%x`: the job's name.
+    pub name: &'a str,
+    /// `%A`: the job; `%j`: the job, with `_index` in an array.
+    pub member: MemberId,
+    /// Whether the job is an array.
+    pub is_array: bool,
+    /// `%t`: the task's rank.
+    pub rank: Rank,
+}
+
+/// The longest file name that Linux file systems take.
+const NAME_MAX: usize = 255;
+
+/// Expands `%x`, `%j`, `%A`, `%a`, `%t` and `%%`. A name's slashes become underscores, and the
+/// file name is cut to what a file system takes, with its ending kept.
+pub fn expand_path(pattern: &[u8], parts: PathParts<'_>) -> Vec<u8> {
+    let mut path = Vec::with_capacity(pattern.len() + 16);
+    let mut bytes = pattern.iter().copied();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            path.push(byte);
+            continue;
+        }
+        match bytes.next() {
+            Some(b'x') => path.extend(parts.name.bytes().map(|b| if b == b'/' || b == 0 { b'_' } else { b })),
+            Some(b'j') if parts.is_array => {
+                path.extend(format!("{}_{}", parts.member.job, parts.member.index).bytes());
+            }
+            Some(b'A' | b'j') => path.extend(parts.member.job.to_string().bytes()),
+            Some(b'a') => path.extend(parts.member.index.to_string().bytes()),
+            Some(b't') => path.extend(parts.rank.to_string().bytes()),
+            Some(b'%') | None => path.push(b'%'),
+            Some(other) => path.extend([b'%', other]),
+        }
+    }
+    cut_file_name(path)
+}
+
+/// Cuts the last component to [`NAME_MAX`] bytes, out of the middle.
+fn cut_file_name(mut path: Vec<u8>) -> Vec<u8> {
+    const TAIL: usize = 48;
+    let start = path.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+    let length = path.len() - start;
+    if length > NAME_MAX {
+        path.drain(start + NAME_MAX - TAIL..path.len() - TAIL);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{ArrayIndex, JobId};
+
+    use super::*;
+
+    fn check(pattern: &str, is_array: bool, expect: &str) {
+        let member = MemberId { job: JobId(12), index: ArrayIndex(3) };
+        let parts = PathParts { name: "a/b", member, is_array, rank: Rank(1) };
+        assert_eq!(String::from_utf8_lossy(&expand_path(pattern.as_bytes(), parts)), expect);
+    }
+
+    #[test]
+    fn signs_are_expanded() {
+        check("%x-%j.out", false, "a_b-12.out");
+        check("%x-%j.out", true, "a_b-12_3.out");
+        check("/tmp/%A/%a-%t", true, "/tmp/12/3-1");
+        check("100%%-%q%", false, "100%-%q%");
+    }
+
+    #[test]
+    fn a_long_name_still_makes_a_file_name() {
+        let name = "n".repeat(10_000);
+        let parts =
+            PathParts { name: &name, member: MemberId::sole(JobId(7)), is_array: false, rank: Rank(0) };
+        let path = expand_path(b"/home/u/%x-%j.out", parts);
+        assert_eq!(path.len(), "/home/u/".len() + NAME_MAX);
+        assert!(path.ends_with(b"n-7.out"));
     }
 }

@@ -20,5 +20,5 @@ pub use job::{
     ArraySpec, Condition, Dependency, HealthCheck, JobKind, JobRequest, Resources, RestartPolicy,
     RetryPolicy, StopPolicy,
 };
-pub use launch::LaunchSpec;
+pub use launch::{LaunchSpec, PathParts, expand_path};
 pub use outcome::{ExitClass, Outcome, StartFailure, TaskExit};

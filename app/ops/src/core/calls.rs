@@ -1,0 +1,144 @@
+//! Requests become events, or are refused.
+
+use control::{Denial, admit, admit_action};
+use facts::event::{
+    CancelRequestedV1, HeldV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV1, TeamSetV1,
+};
+use facts::{Actor, Event, Hash32, JobRequest, LaunchSpec, Source};
+use units::{JobId, TeamId};
+
+use super::{Core, Draft, Origin};
+use crate::api::{Ack, Call, Command, IdemKey, OutputRow, Refusal};
+use crate::ports::{Head, IdemRow, LogStore, SideTable, SideWrite};
+
+impl<S: LogStore> Core<S> {
+    pub(super) fn take_call(&mut self, call: Call, low_space: bool, draft: &mut Draft) {
+        let Call { who, command, idem, reply } = call;
+        let answer = match self.repeated(idem, draft) {
+            Ok(Some(ack)) => Ok(ack),
+            Ok(None) => {
+                let origin = Origin {
+                    source: Source::Api,
+                    actor: Actor::Subject(who.subject),
+                    source_time: None,
+                    idem_key: idem.map(|idem| idem.key),
+                };
+                self.carry_out(command, low_space, origin, draft)
+            }
+            Err(refusal) => Err(refusal),
+        };
+        if let (Some(idem), Ok(Ack { repeated: false, .. })) = (idem, &answer)
+            && let Some(last) = draft.events.last()
+        {
+            draft.batch.idem.push(IdemRow { key: idem.key, request: idem.request, seq: last.seq });
+        }
+        draft.answers.push((reply, answer));
+    }
+
+    /// The answer this key got before, whether committed or earlier in this turn.
+    fn repeated(&self, idem: Option<IdemKey>, draft: &Draft) -> Result<Option<Ack>, Refusal> {
+        let Some(idem) = idem else { return Ok(None) };
+        let here = draft.batch.idem.iter().find(|row| row.key == idem.key).copied();
+        let Some(row) = here.map_or_else(|| self.store.idem(&idem.key), |row| Ok(Some(row)))? else {
+            return Ok(None);
+        };
+        if row.request != idem.request {
+            return Err(Refusal::KeyReused);
+        }
+        let job = match draft.events.iter().find(|envelope| envelope.seq == row.seq) {
+            Some(envelope) => job_of(&envelope.event),
+            None => self
+                .store
+                .event(row.seq)?
+                .and_then(|bytes| facts::decode(&bytes).ok().and_then(|envelope| job_of(&envelope.event))),
+        };
+        // The log is durable up to its head, which covers the event; if the event is of this
+        // very turn, the commit that precedes the answer does.
+        let head = Head { seq: row.seq.max(self.store.head().seq), hash: self.store.head().hash };
+        Ok(Some(Ack { head, job, repeated: true }))
+    }
+
+    fn carry_out(
+        &mut self,
+        command: Command,
+        low_space: bool,
+        origin: Origin,
+        draft: &mut Draft,
+    ) -> Result<Ack, Refusal> {
+        let event = match command {
+            Command::Submit { .. } if low_space => return Err(Refusal::LowSpace),
+            Command::Submit { request, launch } => return self.submit(*request, *launch, origin, draft),
+            Command::Hold(job) => Event::Held(HeldV1 { job }),
+            Command::Release(job) => Event::Released(ReleasedV1 { job }),
+            Command::SetPriority(job, priority) => Event::PrioritySet(PrioritySetV1 { job, priority }),
+            Command::Cancel { job, members } => {
+                let Actor::Subject(by) = origin.actor else { unreachable!("calls come from people") };
+                Event::CancelRequested(CancelRequestedV1 { job, members, by })
+            }
+            Command::SetSchedulable { node, schedulable, reason } => {
+                Event::NodeSchedulable(NodeSchedulableV1 { node, schedulable, reason })
+            }
+            Command::SetTeam { team, name, max_cores, max_memory, max_gpus } => {
+                let team = team
+                    .unwrap_or_else(|| TeamId(self.state.teams().map(|(id, _)| id.0 + 1).max().unwrap_or(0)));
+                Event::TeamSet(TeamSetV1 { team, name, max_cores, max_memory, max_gpus })
+            }
+            Command::Side(rows) => {
+                draft.batch.side.extend(rows);
+                return Ok(Ack { head: self.store.head(), job: None, repeated: false });
+            }
+        };
+        admit_action(&self.state, &event)?;
+        let job = job_of(&event);
+        self.accept(event, origin, draft)?;
+        Ok(Ack { head: Head::default(), job, repeated: false })
+    }
+
+    fn submit(
+        &mut self,
+        mut request: JobRequest,
+        launch: LaunchSpec,
+        origin: Origin,
+        draft: &mut Draft,
+    ) -> Result<Ack, Refusal> {
+        let payload = postcard::to_stdvec(&launch).map_err(|e| Refusal::NotWritten(e.to_string()))?;
+        if let Actor::Subject(owner) = origin.actor {
+            request.owner = owner;
+        }
+        request.payload = Hash32(*blake3::hash(&payload).as_bytes());
+        admit(&self.state, &request)?;
+        let job = self.state.next_job_id();
+        let output = OutputRow {
+            uid: launch.uid,
+            cwd: launch.cwd.clone(),
+            stdout: launch.stdout.clone(),
+            stderr: launch.stderr.clone(),
+        };
+        self.accept(Event::Submitted(SubmittedV1 { job, request }), origin, draft)?;
+        draft.batch.payloads.push((job, payload));
+        draft.batch.side.push(SideWrite {
+            table: SideTable::Output,
+            key: job.0.to_be_bytes().to_vec(),
+            value: Some(postcard::to_stdvec(&output).map_err(|e| Refusal::NotWritten(e.to_string()))?),
+        });
+        self.launches.put(job, launch);
+        Ok(Ack { head: Head::default(), job: Some(job), repeated: false })
+    }
+
+    /// Records what admission let through.
+    fn accept(&mut self, event: Event, origin: Origin, draft: &mut Draft) -> Result<(), Refusal> {
+        if self.record(event, origin, draft) { Ok(()) } else { Err(Refusal::Denied(Denial::Inconsistent)) }
+    }
+}
+
+/// The job that an event from a call is about.
+fn job_of(event: &Event) -> Option<JobId> {
+    match event {
+        Event::Submitted(body) => Some(body.job),
+        Event::Held(body) => Some(body.job),
+        Event::Released(body) => Some(body.job),
+        Event::PrioritySet(body) => Some(body.job),
+        Event::CancelRequested(body) => Some(body.job),
+        _ => None,
+    }
+}

@@ -1,0 +1,147 @@
+//! What a node says becomes facts. It may say things twice; the log keeps them once.
+
+use control::TaskPhase;
+use facts::event::{HoldLeakedV1, TaskEndedV1, TaskFreedV1, TaskRunningV1};
+use facts::{Event, TaskExit};
+use units::Timestamp;
+
+use super::{Core, Draft, LOCAL, Origin};
+use crate::ports::{LogStore, NodeCommand, NodeHello, NodeReport, ReportBody, TaskId};
+
+impl<S: LogStore> Core<S> {
+    pub(super) fn take_report(&mut self, report: NodeReport, draft: &mut Draft) {
+        match report.body {
+            ReportBody::Running { task, at } => self.running(task, at, draft),
+            ReportBody::Ended { task, exit, started, ended, freed, cpu, memory_peak } => {
+                let (Some(now), true) =
+                    (self.bounded(task, ended), self.phase(task) < Some(TaskPhase::Ended))
+                else {
+                    return self.acknowledge(report.number, draft);
+                };
+                let body = TaskEndedV1 {
+                    attempt: task.attempt,
+                    rank: task.rank,
+                    exit,
+                    started: started.and_then(|at| self.bounded(task, at)),
+                    ended: now,
+                    freed: freed.and_then(|at| self.bounded(task, at)),
+                    cpu,
+                    memory_peak,
+                };
+                self.record(Event::TaskEnded(body), Origin::node(now), draft);
+            }
+            ReportBody::Freed { task, at } => self.freed(task, at, draft),
+            ReportBody::Leaked { task, since, reason } => self.leaked(task, since, reason, draft),
+        }
+        self.acknowledge(report.number, draft);
+    }
+
+    fn acknowledge(&self, number: u64, draft: &mut Draft) {
+        // One acknowledgement covers all before it.
+        if let Some(NodeCommand::Acknowledge(last)) = draft.commands.last_mut() {
+            *last = number.max(*last);
+        } else {
+            draft.commands.push(NodeCommand::Acknowledge(number));
+        }
+    }
+
+    fn running(&mut self, task: TaskId, at: u64, draft: &mut Draft) {
+        if self.phase(task) != Some(TaskPhase::Starting) {
+            return;
+        }
+        if let Some(at) = self.bounded(task, at) {
+            let body = TaskRunningV1 { attempt: task.attempt, rank: task.rank, at };
+            self.record(Event::TaskRunning(body), Origin::node(at), draft);
+        }
+    }
+
+    fn freed(&mut self, task: TaskId, at: u64, draft: &mut Draft) {
+        if self.phase(task) != Some(TaskPhase::Ended) {
+            return;
+        }
+        if let Some(at) = self.bounded(task, at) {
+            let body = TaskFreedV1 { attempt: task.attempt, rank: task.rank, at };
+            self.record(Event::TaskFreed(body), Origin::node(at), draft);
+        }
+    }
+
+    fn leaked(&mut self, task: TaskId, since: u64, reason: String, draft: &mut Draft) {
+        let known = self.state.attempt(task.attempt).is_none_or(|lease| lease.is_leaked(task.rank));
+        if known {
+            return;
+        }
+        if let Some(since) = self.bounded(task, since) {
+            let body = HoldLeakedV1 { attempt: task.attempt, rank: task.rank, since, reason };
+            self.record(Event::HoldLeaked(body), Origin::node(since), draft);
+        }
+    }
+
+    /// Where a task stands, if its attempt is open.
+    fn phase(&self, task: TaskId) -> Option<TaskPhase> {
+        self.state.attempt(task.attempt)?.phase(task.rank)
+    }
+
+    /// A node's time as ledger time, never before the decision that led to it nor after now.
+    fn bounded(&self, task: TaskId, boottime: u64) -> Option<Timestamp> {
+        let decided = self.state.attempt(task.attempt)?.decided;
+        let now = self.clock.now();
+        Some(self.clock.at(boottime).clamp(decided.min(now), now))
+    }
+
+    /// A node is there again: compare what it knows with what should be there, and repeat what
+    /// is owed. What nobody can vouch for is `Unknown` and stays held; only a restart of the
+    /// machine proves by itself that everything is free.
+    pub(super) fn take_hello(&mut self, hello: &NodeHello, draft: &mut Draft) {
+        let rebooted = self.state.node(LOCAL).is_some_and(|node| node.boot_id != hello.boot_id);
+        let open: Vec<TaskId> =
+            self.state.open_tasks().map(|(attempt, rank)| TaskId { attempt, rank }).collect();
+        for task in open {
+            if rebooted {
+                self.lost_to_restart(task, draft);
+            } else if self.phase(task) == Some(TaskPhase::Running) && !hello.tasks.contains(&task) {
+                self.lost_sight(task, draft);
+            }
+        }
+        if rebooted {
+            self.declare_boot(hello.boot_id, draft);
+        }
+        self.repeat_obligations(draft);
+    }
+
+    fn lost_to_restart(&mut self, task: TaskId, draft: &mut Draft) {
+        let now = self.clock.now();
+        match self.phase(task) {
+            Some(TaskPhase::Starting | TaskPhase::Running) => {
+                let body = self.ended_unseen(task, TaskExit::NodeRestart, Some(now));
+                self.record(Event::TaskEnded(body), Origin::SERVER, draft);
+            }
+            Some(TaskPhase::Ended) => {
+                let body = TaskFreedV1 { attempt: task.attempt, rank: task.rank, at: now };
+                self.record(Event::TaskFreed(body), Origin::SERVER, draft);
+            }
+            Some(TaskPhase::Freed) | None => {}
+        }
+    }
+
+    fn lost_sight(&mut self, task: TaskId, draft: &mut Draft) {
+        let body = self.ended_unseen(task, TaskExit::Unknown, None);
+        self.record(Event::TaskEnded(body), Origin::SERVER, draft);
+        let reason = "its supervisor has no record of it".to_owned();
+        let body = HoldLeakedV1 { attempt: task.attempt, rank: task.rank, since: self.clock.now(), reason };
+        self.record(Event::HoldLeaked(body), Origin::SERVER, draft);
+    }
+
+    fn ended_unseen(&self, task: TaskId, exit: TaskExit, freed: Option<Timestamp>) -> TaskEndedV1 {
+        let started = self.state.attempt(task.attempt).and_then(|lease| lease.running_since(task.rank));
+        TaskEndedV1 {
+            attempt: task.attempt,
+            rank: task.rank,
+            exit,
+            started,
+            ended: self.clock.now(),
+            freed,
+            cpu: None,
+            memory_peak: None,
+        }
+    }
+}

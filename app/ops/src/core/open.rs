@@ -1,0 +1,153 @@
+//! Opening a log: snapshot, replay, and the events that a start itself leaves.
+
+use control::{Policy, State};
+use facts::event::{DeviceV1, NodeDeclaredV1, ServerStartedV1, TeamSetV1};
+use facts::{Event, Hash32, decode};
+use units::{Bytes, Cores, Epoch, Seq, TeamId, Timestamp};
+
+use super::{Core, Draft, LOCAL, Origin, dispatch::LaunchCache};
+use crate::clock::LedgerClock;
+use crate::ports::{ClockReading, Head, LogStore, StoreError};
+
+/// What this machine offers to jobs, as the inventory found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// Host name.
+    pub name: String,
+    /// Cores for jobs, the reserve already taken off.
+    pub cores: Cores,
+    /// Memory for jobs, the reserve already taken off.
+    pub memory: Bytes,
+    /// Devices.
+    pub devices: Vec<DeviceV1>,
+}
+
+/// Everything a start is given.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The program's version.
+    pub version: String,
+    /// The kernel's boot id.
+    pub boot_id: [u8; 16],
+    /// Fresh random bytes; used only by a new log.
+    pub entropy: [u8; 32],
+    /// The clocks now.
+    pub reading: ClockReading,
+    /// This machine.
+    pub node: NodeFacts,
+    /// The policy in force.
+    pub policy: Policy,
+}
+
+impl<S: LogStore> Core<S> {
+    /// Opens the log and records the start. Fails on a log that cannot be trusted.
+    pub fn open(store: S, opening: Opening) -> Result<Self, StoreError> {
+        let (state, from) = restore(&store)?;
+        let last = state.ledger_time();
+        let before = state.server().cloned();
+        let anchor =
+            before.as_ref().filter(|server| server.boot_id == opening.boot_id).map(|server| server.anchor);
+        let clock = LedgerClock::start(opening.reading, last, anchor);
+        let epoch = Epoch(before.as_ref().map_or(0, |server| server.epoch.0) + 1);
+        let nonce_seed = before.map_or(Hash32(opening.entropy), |server| server.nonce_seed);
+        let mut core = Self {
+            store,
+            state,
+            policy: opening.policy.clone(),
+            wall: Timestamp(opening.reading.wall),
+            clock,
+            epoch,
+            nonce_seed,
+            launches: LaunchCache::default(),
+            last_snapshot: from,
+        };
+        core.record_start(opening)?;
+        Ok(core)
+    }
+
+    fn record_start(&mut self, opening: Opening) -> Result<(), StoreError> {
+        let mut draft = Draft::default();
+        let started = ServerStartedV1 {
+            epoch: self.epoch,
+            boot_id: opening.boot_id,
+            anchor: self.clock.anchor(),
+            version: opening.version,
+            nonce_seed: self.nonce_seed,
+        };
+        self.record(Event::ServerStarted(started), Origin::SERVER, &mut draft);
+        if self.state.teams().next().is_none() {
+            let team = TeamSetV1 {
+                team: TeamId(0),
+                name: "default".to_owned(),
+                max_cores: None,
+                max_memory: None,
+                max_gpus: None,
+            };
+            self.record(Event::TeamSet(team), Origin::SERVER, &mut draft);
+        }
+        self.declare(opening.node, opening.boot_id, &mut draft);
+        draft.batch.events = draft.events.iter().map(facts::encode).collect();
+        self.store.append(&draft.batch)?;
+        self.state.forget_undo();
+        Ok(())
+    }
+
+    /// Declares the node if anything but its boot changed. The boot id of a known node moves
+    /// only with the supervisor's greeting, which settles what the restart ended.
+    fn declare(&mut self, facts: NodeFacts, boot_id: [u8; 16], draft: &mut Draft) {
+        let known = self.state.node(LOCAL);
+        let same = known.is_some_and(|node| {
+            node.name == facts.name
+                && node.cores == facts.cores
+                && node.memory == facts.memory
+                && node.devices == facts.devices
+        });
+        if same {
+            return;
+        }
+        let boot_id = known.map_or(boot_id, |node| node.boot_id);
+        let body = NodeDeclaredV1 {
+            node: LOCAL,
+            name: facts.name,
+            boot_id,
+            cores: facts.cores,
+            memory: facts.memory,
+            devices: facts.devices,
+        };
+        self.record(Event::NodeDeclared(body), Origin::SERVER, draft);
+    }
+
+    /// Moves the node's boot id on.
+    pub(super) fn declare_boot(&mut self, boot_id: [u8; 16], draft: &mut Draft) {
+        let Some(node) = self.state.node(LOCAL) else { return };
+        let body = NodeDeclaredV1 {
+            node: LOCAL,
+            name: node.name.clone(),
+            boot_id,
+            cores: node.cores,
+            memory: node.memory,
+            devices: node.devices.clone(),
+        };
+        self.record(Event::NodeDeclared(body), Origin::SERVER, draft);
+    }
+}
+
+/// The state as of the log's end, and the place of the snapshot it was made from.
+fn restore(store: &impl LogStore) -> Result<(State, Seq), StoreError> {
+    let (mut state, from) = match store.snapshot()? {
+        Some(snapshot) => match State::from_snapshot(&snapshot.state) {
+            Ok(state) => (state, snapshot.head),
+            // Written by another version: the log itself is the history.
+            Err(_) => (State::new(), Head::default()),
+        },
+        None => (State::new(), Head::default()),
+    };
+    store.scan(from, &mut |seq, bytes| {
+        let damaged = |what: String| StoreError::Damaged { path: "the event log".to_owned(), seq, what };
+        let envelope = decode(bytes).map_err(|error| damaged(error.to_string()))?;
+        state.apply(&envelope).map_err(|error| damaged(error.to_string()))?;
+        state.forget_undo();
+        Ok(())
+    })?;
+    Ok((state, from.seq))
+}

@@ -1,0 +1,252 @@
+//! The threads around [`crate::core`]: the writer, and the projector that keeps the view.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use facts::{Envelope, decode};
+
+use crate::core::{Core, Input, Opening};
+use crate::handle::{Handle, Inbox, Message, Progress};
+use crate::ports::{Clock, Head, LogStore, Node, NodeError, NodeEvent, StoreError};
+use crate::view::{ViewStore, project};
+
+/// At most so many messages share a commit.
+const DRAIN: usize = 512;
+
+/// A node that does not answer is tried again after this time.
+const RECONNECT: Duration = Duration::from_millis(250);
+
+/// What a server is made of.
+pub struct Parts<S, N, C> {
+    /// The event log.
+    pub store: S,
+    /// The view, of the same log or empty.
+    pub view: Box<dyn ViewStore>,
+    /// The node, whose events go to `inbox`.
+    pub node: N,
+    /// The clocks.
+    pub clock: C,
+    /// Where requests and the node's events arrive.
+    pub inbox: Inbox,
+    /// What this start is given.
+    pub opening: Opening,
+}
+
+/// A running writer.
+pub struct Running {
+    /// For everybody who asks.
+    pub handle: Handle,
+    writer: JoinHandle<Result<(), WriterError>>,
+    projector: JoinHandle<Result<(), StoreError>>,
+}
+
+/// Why a writer stopped on its own.
+#[derive(Debug, thiserror::Error)]
+pub enum WriterError {
+    /// Another server has taken over.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+}
+
+impl Running {
+    /// Waits until writer and projector have stopped.
+    pub fn join(self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let Self { handle, writer, projector } = self;
+        let written = writer.join();
+        drop(handle);
+        projector.join().map_err(|_| "the projector thread panicked")??;
+        written.map_err(|_| "the writer thread panicked")??;
+        Ok(())
+    }
+}
+
+/// Opens the log, brings the view up to date and starts the threads.
+pub fn start<S, N, C>(parts: Parts<S, N, C>) -> Result<Running, StoreError>
+where
+    S: LogStore + 'static,
+    N: Node + 'static,
+    C: Clock + 'static,
+{
+    let Parts { store, mut view, node, clock, inbox, opening } = parts;
+    let core = Core::open(store, opening)?;
+    catch_up(view.as_mut(), core.store())?;
+    let progress = Arc::new(Progress::default());
+    progress.committed(core.head().seq);
+    progress.applied(core.head().seq, &[]);
+    let view = Arc::new(Mutex::new(view));
+    let handle = Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view) };
+    let (committed, to_project) = channel();
+    let projector_progress = Arc::clone(&progress);
+    let projector = named("projector", move || run_projector(&view, &to_project, &projector_progress))?;
+    let mut writer = Writer { core, node, clock, link: Link::Down(Instant::now()), committed, progress };
+    let receiver = inbox.receiver;
+    let writer = named("writer", move || writer.run(&receiver))?;
+    Ok(Running { handle, writer, projector })
+}
+
+fn named<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StoreError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|source| StoreError::Failed {
+        doing: "starting thread",
+        path: name.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+/// Whether the node is connected, and if not, when to try next.
+#[derive(Clone, Copy)]
+enum Link {
+    Up,
+    Down(Instant),
+}
+
+struct Writer<S, N, C> {
+    core: Core<S>,
+    node: N,
+    clock: C,
+    link: Link,
+    committed: Sender<(Vec<Envelope>, Head)>,
+    progress: Arc<Progress>,
+}
+
+impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
+    fn run(&mut self, inbox: &Receiver<Message>) -> Result<(), WriterError> {
+        loop {
+            let messages = self.wait(inbox);
+            let (mut inputs, mut looks, mut stop) = (Vec::with_capacity(messages.len()), Vec::new(), false);
+            for message in messages {
+                match message {
+                    Message::Call(call) => inputs.push(Input::Call(call)),
+                    Message::Node(NodeEvent::Report(report)) => inputs.push(Input::Report(report)),
+                    Message::Node(NodeEvent::Lost) => self.link = Link::Down(Instant::now()),
+                    Message::Stop => stop = true,
+                    look => looks.push(look),
+                }
+            }
+            self.connect(&mut inputs)?;
+            self.turn(inputs)?;
+            for look in looks {
+                match look {
+                    Message::Look(look) => look(self.core.state(), self.core.now()),
+                    Message::Read(read) => read(self.core.store()),
+                    Message::Call(_) | Message::Node(_) | Message::Stop => {}
+                }
+            }
+            if stop {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for a message, a timer or the next try to connect; then takes what is there.
+    fn wait(&self, inbox: &Receiver<Message>) -> Vec<Message> {
+        let timer = self.core.next_wake().map(|at| Duration::from_nanos(at.since(self.core.now()).0));
+        let retry = match self.link {
+            Link::Up => None,
+            Link::Down(at) => Some(at.saturating_duration_since(Instant::now())),
+        };
+        // The clock itself wants to be read now and then, to see steps of the wall clock.
+        let longest = Duration::from_secs(10);
+        let patience = [timer, retry].into_iter().flatten().fold(longest, Duration::min);
+        match inbox.recv_timeout(patience.max(Duration::from_millis(1))) {
+            Ok(first) => std::iter::once(first).chain(inbox.try_iter().take(DRAIN - 1)).collect(),
+            Err(RecvTimeoutError::Timeout) => Vec::new(),
+            Err(RecvTimeoutError::Disconnected) => vec![Message::Stop],
+        }
+    }
+
+    fn connect(&mut self, inputs: &mut Vec<Input>) -> Result<(), WriterError> {
+        let Link::Down(due) = self.link else { return Ok(()) };
+        if due > Instant::now() {
+            return Ok(());
+        }
+        match self.node.hello(self.core.epoch()) {
+            Ok(hello) => {
+                self.link = Link::Up;
+                inputs.push(Input::Hello(hello));
+                Ok(())
+            }
+            Err(error @ NodeError::Superseded(_)) => Err(error.into()),
+            Err(NodeError::Unreachable { .. }) => {
+                self.link = Link::Down(Instant::now() + RECONNECT);
+                Ok(())
+            }
+        }
+    }
+
+    fn turn(&mut self, inputs: Vec<Input>) -> Result<(), WriterError> {
+        let (turn, failed) = self.core.turn(inputs, self.clock.read());
+        if !turn.committed.is_empty() {
+            let head = self.core.head();
+            self.progress.committed(head.seq);
+            // The projector only ends before the writer if the view failed; the log goes on.
+            drop(self.committed.send((turn.committed, head)));
+        }
+        for (reply, answer) in turn.replies {
+            reply(answer);
+        }
+        if failed.is_some() {
+            // The node repeats what was not acknowledged when it is greeted again.
+            self.link = Link::Down(Instant::now() + RECONNECT);
+        } else if !turn.commands.is_empty() && matches!(self.link, Link::Up) {
+            match self.node.send(&turn.commands) {
+                Ok(()) => {}
+                Err(error @ NodeError::Superseded(_)) => return Err(error.into()),
+                Err(NodeError::Unreachable { .. }) => self.link = Link::Down(Instant::now()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings the view to the log's end; a view that does not fit the log is made again.
+fn catch_up(view: &mut dyn ViewStore, store: &impl LogStore) -> Result<(), StoreError> {
+    let from = view.applied();
+    match replay(view, store, from) {
+        Err(StoreError::Damaged { .. }) if from != Head::default() => {
+            view.clear()?;
+            replay(view, store, Head::default())
+        }
+        done => done,
+    }
+}
+
+fn replay(view: &mut dyn ViewStore, store: &impl LogStore, from: Head) -> Result<(), StoreError> {
+    let head = store.scan(from, &mut |seq, bytes| {
+        let envelope = decode(bytes).map_err(|error| StoreError::Damaged {
+            path: "the event log".to_owned(),
+            seq,
+            what: error.to_string(),
+        })?;
+        project(view, &envelope).map(drop)
+    })?;
+    view.commit(head)
+}
+
+fn run_projector(
+    view: &Mutex<Box<dyn ViewStore>>,
+    committed: &Receiver<(Vec<Envelope>, Head)>,
+    progress: &Progress,
+) -> Result<(), StoreError> {
+    while let Ok(first) = committed.recv() {
+        let (mut jobs, mut last) = (Vec::new(), first.1);
+        {
+            let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+            for (envelopes, head) in std::iter::once(first).chain(committed.try_iter().take(DRAIN)) {
+                for envelope in &envelopes {
+                    jobs.extend(project(view.as_mut(), envelope)?);
+                }
+                last = head;
+            }
+            view.commit(last)?;
+        }
+        jobs.sort_unstable();
+        jobs.dedup();
+        progress.applied(last.seq, &jobs);
+    }
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! Rows for lists and pages, folded from the log. Disposable: a view can be deleted and made
+//! again, so nothing may stand only here (decision D2).
+
+use std::collections::BTreeMap;
+
+use facts::event::{Next, PlacementV1, StopReason};
+use facts::{Envelope, Event, JobRequest, Outcome, TaskExit};
+use serde::{Deserialize, Serialize};
+use units::{ArrayIndex, AttemptId, Bytes, JobId, Seq, SubjectId, TeamId, Timestamp};
+
+use crate::ports::{Head, StoreError};
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// Waits for its turn, a dependency or a back-off.
+    Queued,
+    /// Waits to be released.
+    Held,
+    /// At least one attempt is open.
+    Running,
+    /// Over, every member successful.
+    Completed,
+    /// Over, some member not.
+    Failed,
+    /// Over by request.
+    Cancelled,
+}
+
+impl JobState {
+    /// Whether nothing more will happen.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// The word users see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Held => "held",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How many members stand where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberCounts {
+    /// Not started, or waiting for a retry.
+    pub waiting: u64,
+    /// With an open attempt.
+    pub running: u64,
+    /// Ended well.
+    pub succeeded: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRow {
+    /// Its id.
+    pub id: JobId,
+    /// As submitted.
+    pub request: JobRequest,
+    /// Where it stands.
+    pub state: JobState,
+    /// Whether it is held now.
+    pub held: bool,
+    /// The priority it has now.
+    pub priority: i32,
+    /// When it was accepted.
+    pub submitted: Timestamp,
+    /// When its first process ran.
+    pub started: Option<Timestamp>,
+    /// When its last member was over.
+    pub ended: Option<Timestamp>,
+    /// Its members.
+    pub members: MemberCounts,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// The worst end of a member so far.
+    pub outcome: Option<Outcome>,
+    /// Who asked for its cancellation.
+    pub cancelled_by: Option<SubjectId>,
+    /// The last event about it.
+    pub seq: Seq,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptRow {
+    /// Its id.
+    pub id: AttemptId,
+    /// The job.
+    pub job: JobId,
+    /// The member.
+    pub index: ArrayIndex,
+    /// Which try, from 1.
+    pub number: u32,
+    /// Where its tasks are.
+    pub tasks: Vec<PlacementV1>,
+    /// When it was decided.
+    pub decided: Timestamp,
+    /// When its first process ran.
+    pub started: Option<Timestamp>,
+    /// When its last process ended.
+    pub ended: Option<Timestamp>,
+    /// When the last of what it held was proven free.
+    pub freed: Option<Timestamp>,
+    /// Why it was told to stop.
+    pub stop: Option<StopReason>,
+    /// Ends by rank.
+    pub exits: BTreeMap<u32, TaskExit>,
+    /// Since when, and why, something of it cannot be freed.
+    pub leaked: Option<(Timestamp, String)>,
+    /// CPU time over its tasks in nanoseconds, where measured.
+    pub cpu: Option<u64>,
+    /// The largest memory high-water mark of a task, where measured.
+    pub memory_peak: Option<Bytes>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+}
+
+/// Which jobs a list shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    /// Only these people's.
+    pub owners: Vec<SubjectId>,
+    /// Only these teams'.
+    pub teams: Vec<TeamId>,
+    /// Only in these states; empty is all.
+    pub states: Vec<JobState>,
+    /// Only those submitted, running or ended at or after this time.
+    pub since: Option<Timestamp>,
+    /// Only those with these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Only those below this id (paging, newest first).
+    pub before: Option<JobId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Where rows are kept. Writes come in batches that end with [`ViewStore::commit`].
+pub trait ViewStore: Send {
+    /// The log's head that the rows include; a view of another log does not fit its chain.
+    fn applied(&self) -> Head;
+    /// One job.
+    fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
+    /// Puts a job's row.
+    fn put_job(&mut self, row: &JobRow) -> Result<(), StoreError>;
+    /// One attempt.
+    fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, StoreError>;
+    /// Puts an attempt's row.
+    fn put_attempt(&mut self, row: &AttemptRow) -> Result<(), StoreError>;
+    /// Makes everything up to `applied` visible.
+    fn commit(&mut self, applied: Head) -> Result<(), StoreError>;
+    /// Throws all rows away.
+    fn clear(&mut self) -> Result<(), StoreError>;
+    /// Another handle on the same rows, for reading beside the writer.
+    fn reader(&self) -> Result<Box<dyn ViewReader>, StoreError>;
+}
+
+/// Reads rows.
+pub trait ViewReader: Send {
+    /// The last event that the rows include.
+    fn applied(&self) -> Result<Seq, StoreError>;
+    /// One job.
+    fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
+    /// A job's attempts, oldest first.
+    fn attempts(&self, job: JobId) -> Result<Vec<AttemptRow>, StoreError>;
+    /// Jobs, newest first.
+    fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError>;
+}
+
+/// Folds one event into the rows. Tells which job it was about.
+pub fn project(rows: &mut dyn ViewStore, envelope: &Envelope) -> Result<Option<JobId>, StoreError> {
+    let now = envelope.ledger_time;
+    match &envelope.event {
+        Event::Submitted(body) => {
+            let members = MemberCounts { waiting: body.request.members().len(), ..MemberCounts::default() };
+            let mut row = JobRow {
+                id: body.job,
+                held: body.request.hold,
+                priority: body.request.priority,
+                request: body.request.clone(),
+                state: JobState::Queued,
+                submitted: now,
+                started: None,
+                ended: None,
+                members,
+                attempts: 0,
+                outcome: None,
+                cancelled_by: None,
+                seq: envelope.seq,
+            };
+            settle(&mut row, now);
+            rows.put_job(&row)?;
+            Ok(Some(body.job))
+        }
+        Event::Held(body) => on_job(rows, envelope, body.job, |row| row.held = true),
+        Event::Released(body) => on_job(rows, envelope, body.job, |row| row.held = false),
+        Event::PrioritySet(body) => on_job(rows, envelope, body.job, |row| row.priority = body.priority),
+        Event::CancelRequested(body) => {
+            on_job(rows, envelope, body.job, |row| row.cancelled_by = Some(body.by))
+        }
+        Event::Started(body) => {
+            rows.put_attempt(&AttemptRow {
+                id: body.attempt,
+                job: body.job,
+                index: body.index,
+                number: body.number,
+                tasks: body.tasks.clone(),
+                decided: now,
+                started: None,
+                ended: None,
+                freed: None,
+                stop: None,
+                exits: BTreeMap::new(),
+                leaked: None,
+                cpu: None,
+                memory_peak: None,
+                outcome: None,
+            })?;
+            on_job(rows, envelope, body.job, |row| {
+                row.attempts += 1;
+                row.members.waiting = row.members.waiting.saturating_sub(1);
+                row.members.running += 1;
+            })
+        }
+        Event::TaskRunning(body) => {
+            let Some(job) = on_attempt(rows, body.attempt, |row| {
+                row.started.get_or_insert(body.at);
+            })?
+            else {
+                return Ok(None);
+            };
+            on_job(rows, envelope, job, |row| {
+                row.started.get_or_insert(body.at);
+            })
+        }
+        Event::StopOrdered(body) => on_attempt(rows, body.attempt, |row| row.stop = Some(body.reason)),
+        Event::TaskEnded(body) => {
+            let Some(job) = on_attempt(rows, body.attempt, |row| {
+                row.exits.insert(body.rank.0, body.exit.clone());
+                row.started = row.started.or(body.started);
+                row.ended = row.ended.max(Some(body.ended));
+                row.freed = row.freed.max(body.freed);
+                row.cpu = body.cpu.map(|cpu| cpu + row.cpu.unwrap_or(0)).or(row.cpu);
+                row.memory_peak = row.memory_peak.max(body.memory_peak);
+            })?
+            else {
+                return Ok(None);
+            };
+            on_job(rows, envelope, job, |row| row.started = row.started.or(body.started))
+        }
+        Event::TaskFreed(body) => on_attempt(rows, body.attempt, |row| {
+            row.freed = row.freed.max(Some(body.at));
+            row.leaked = None;
+        }),
+        Event::HoldLeaked(body) => {
+            on_attempt(rows, body.attempt, |row| row.leaked = Some((body.since, body.reason.clone())))
+                .map(drop)
+        }
+        Event::AttemptClosed(body) => {
+            let Some(job) = on_attempt(rows, body.attempt, |row| row.outcome = Some(body.outcome.clone()))?
+            else {
+                return Ok(None);
+            };
+            on_job(rows, envelope, job, |row| {
+                row.members.running = row.members.running.saturating_sub(1);
+                match body.next {
+                    Next::Retry { .. } => row.members.waiting += 1,
+                    Next::Finish => finish(row, 1, &body.outcome),
+                }
+            })
+        }
+        Event::MembersEnded(body) => on_job(rows, envelope, body.job, |row| {
+            let count = body.members.len();
+            row.members.waiting = row.members.waiting.saturating_sub(count);
+            finish(row, count, &body.outcome);
+        }),
+        Event::ServerStarted(_)
+        | Event::ClockStepped(_)
+        | Event::NodeDeclared(_)
+        | Event::NodeSchedulable(_)
+        | Event::TeamSet(_)
+        | Event::SegmentSealed(_) => Ok(None),
+    }
+}
+
+/// Changes one job's row and settles its state.
+fn on_job(
+    rows: &mut dyn ViewStore,
+    envelope: &Envelope,
+    id: JobId,
+    change: impl FnOnce(&mut JobRow),
+) -> Result<Option<JobId>, StoreError> {
+    let Some(mut row) = rows.job(id)? else { return Ok(None) };
+    change(&mut row);
+    row.seq = envelope.seq;
+    settle(&mut row, envelope.ledger_time);
+    rows.put_job(&row)?;
+    Ok(Some(id))
+}
+
+/// Changes one attempt's row and tells its job.
+fn on_attempt(
+    rows: &mut dyn ViewStore,
+    id: AttemptId,
+    change: impl FnOnce(&mut AttemptRow),
+) -> Result<Option<JobId>, StoreError> {
+    let Some(mut row) = rows.attempt(id)? else { return Ok(None) };
+    change(&mut row);
+    rows.put_attempt(&row)?;
+    Ok(Some(row.job))
+}
+
+/// Counts `count` members as over.
+fn finish(row: &mut JobRow, count: u64, outcome: &Outcome) {
+    if *outcome == Outcome::Success {
+        row.members.succeeded += count;
+    } else {
+        row.members.failed += count;
+    }
+    let worse = row.outcome.as_ref().is_none_or(|known| rank(outcome) > rank(known));
+    if worse {
+        row.outcome = Some(outcome.clone());
+    }
+}
+
+/// Orders ends so that the one a job is known by is the worst: success, then any end by code
+/// (the higher code), then the others by the code they return.
+fn rank(outcome: &Outcome) -> u8 {
+    outcome.exit_code()
+}
+
+/// Works out the state from the rest of the row.
+fn settle(row: &mut JobRow, now: Timestamp) {
+    let members = row.members;
+    row.state = if members.running > 0 {
+        JobState::Running
+    } else if members.waiting > 0 {
+        if row.held { JobState::Held } else { JobState::Queued }
+    } else if row.outcome == Some(Outcome::Cancelled) {
+        JobState::Cancelled
+    } else if members.failed > 0 {
+        JobState::Failed
+    } else {
+        JobState::Completed
+    };
+    if row.state.is_over() {
+        row.ended.get_or_insert(now);
+    }
+}

@@ -1,0 +1,201 @@
+//! One envelope of every kind, with every field set to something telling.
+
+use std::collections::BTreeMap;
+
+use facts::event::{
+    AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HeldV1, HoldLeakedV1, MembersEndedV1, Next,
+    NodeDeclaredV1, NodeSchedulableV1, PlacementV1, PrioritySetV1, ReleasedV1, SegmentSealedV1,
+    ServerStartedV1, StartedV1, StopOrderedV1, StopReason, SubmittedV1, TaskEndedV1, TaskFreedV1,
+    TaskRunningV1, TeamSetV1,
+};
+use facts::{
+    Actor, ArraySpec, Condition, Dependency, Envelope, Event, ExitClass, Hash32, HealthCheck, IndexSet,
+    JobKind, JobRequest, Outcome, Resources, RestartPolicy, RetryPolicy, Source, StartFailure, StopPolicy,
+    TaskExit,
+};
+use units::{
+    ArrayIndex, AttemptId, Bytes, Cores, DeviceIndex, Epoch, JobId, Nanos, NodeId, Rank, Seq, SubjectId,
+    TeamId, Timestamp,
+};
+
+fn request(kind: JobKind) -> JobRequest {
+    JobRequest {
+        name: "train".to_owned(),
+        kind,
+        owner: SubjectId(7),
+        team: TeamId(2),
+        tasks: 4,
+        per_task: Resources { cores: Cores(8), memory: Bytes(64 << 30), gpus: 1 },
+        array: Some(ArraySpec { indexes: IndexSet::range(0, 99), max_running: Some(8) }),
+        priority: -3,
+        time_limit: Some(Nanos::from_secs(3_600)),
+        after: vec![Dependency { job: JobId(11), condition: Condition::Ok }],
+        retry: RetryPolicy {
+            max: 2,
+            on: vec![ExitClass::Failure, ExitClass::OutOfMemory],
+            backoff: Nanos::from_secs(1),
+            backoff_max: Nanos::from_secs(300),
+            requeue: true,
+        },
+        hold: true,
+        stop: StopPolicy { signal: 15, grace: Nanos::from_secs(10), warn: Some((10, Nanos::from_secs(120))) },
+        labels: BTreeMap::from([("model".to_owned(), "m1".to_owned())]),
+        payload: Hash32([9; 32]),
+    }
+}
+
+fn events() -> Vec<(&'static str, Event)> {
+    let (attempt, rank, job, node) = (AttemptId(300), Rank(1), JobId(12), NodeId(0));
+    let at = Timestamp::from_secs(1_800_000_000);
+    let service = JobKind::Service {
+        port: Some(8_080),
+        health: Some(HealthCheck {
+            http_path: Some("/ok".to_owned()),
+            every: Nanos::from_secs(5),
+            failures: 3,
+        }),
+        restart: RestartPolicy::OnFailure,
+    };
+    let interactive = JobKind::Interactive { idle_limit: Some(Nanos::from_secs(900)) };
+    let device = DeviceV1 {
+        key: "GPU-1".to_owned(),
+        model: "H100-SXM-80GB".to_owned(),
+        memory: Bytes(80 << 30),
+        simulated: false,
+    };
+    let failure = StartFailure { step: "exec".to_owned(), subject: "nope".to_owned(), errno: 2 };
+    let ended = |exit| {
+        Event::TaskEnded(TaskEndedV1 {
+            attempt,
+            rank,
+            exit,
+            started: Some(at),
+            ended: at,
+            freed: None,
+            cpu: Some(5),
+            memory_peak: Some(Bytes(6)),
+        })
+    };
+    let closed = |outcome, next| Event::AttemptClosed(AttemptClosedV1 { attempt, outcome, next });
+    vec![
+        (
+            "server-started",
+            Event::ServerStarted(ServerStartedV1 {
+                epoch: Epoch(3),
+                boot_id: [1; 16],
+                anchor: -5,
+                version: "0.1.0".to_owned(),
+                nonce_seed: Hash32([2; 32]),
+            }),
+        ),
+        (
+            "clock-stepped",
+            Event::ClockStepped(ClockSteppedV1 { offset_before: 1, offset_after: -2_000_000_000 }),
+        ),
+        (
+            "node-declared",
+            Event::NodeDeclared(NodeDeclaredV1 {
+                node,
+                name: "gpu001".to_owned(),
+                boot_id: [1; 16],
+                cores: Cores(192),
+                memory: Bytes(2 << 40),
+                devices: vec![device],
+            }),
+        ),
+        (
+            "node-schedulable",
+            Event::NodeSchedulable(NodeSchedulableV1 { node, schedulable: false, reason: "fan".to_owned() }),
+        ),
+        (
+            "team-set",
+            Event::TeamSet(TeamSetV1 {
+                team: TeamId(2),
+                name: "research".to_owned(),
+                max_cores: Some(64),
+                max_memory: None,
+                max_gpus: Some(8),
+            }),
+        ),
+        ("submitted-batch", Event::Submitted(SubmittedV1 { job, request: request(JobKind::Batch) })),
+        ("submitted-service", Event::Submitted(SubmittedV1 { job, request: request(service) })),
+        ("submitted-interactive", Event::Submitted(SubmittedV1 { job, request: request(interactive) })),
+        ("held", Event::Held(HeldV1 { job })),
+        ("released", Event::Released(ReleasedV1 { job })),
+        ("priority-set", Event::PrioritySet(PrioritySetV1 { job, priority: 5 })),
+        (
+            "cancel-requested",
+            Event::CancelRequested(CancelRequestedV1 {
+                job,
+                members: Some(IndexSet::range(3, 5)),
+                by: SubjectId(7),
+            }),
+        ),
+        (
+            "started",
+            Event::Started(StartedV1 {
+                attempt,
+                job,
+                index: ArrayIndex(4),
+                number: 2,
+                tasks: vec![PlacementV1 { node, devices: vec![DeviceIndex(0), DeviceIndex(3)] }],
+            }),
+        ),
+        ("task-running", Event::TaskRunning(TaskRunningV1 { attempt, rank, at })),
+        ("stop-ordered", Event::StopOrdered(StopOrderedV1 { attempt, reason: StopReason::TimeLimit })),
+        ("task-ended-code", ended(TaskExit::Exited(3))),
+        ("task-ended-signal", ended(TaskExit::Signalled(9))),
+        ("task-ended-memory", ended(TaskExit::OutOfMemory(9))),
+        ("task-ended-start", ended(TaskExit::StartFailed(failure.clone()))),
+        ("task-ended-restart", ended(TaskExit::NodeRestart)),
+        ("task-ended-unknown", ended(TaskExit::Unknown)),
+        ("task-freed", Event::TaskFreed(TaskFreedV1 { attempt, rank, at })),
+        (
+            "hold-leaked",
+            Event::HoldLeaked(HoldLeakedV1 { attempt, rank, since: at, reason: "frozen".to_owned() }),
+        ),
+        ("attempt-closed-success", closed(Outcome::Success, Next::Finish)),
+        ("attempt-closed-retry", closed(Outcome::Code(3), Next::Retry { not_before: at, counted: true })),
+        ("attempt-closed-start", closed(Outcome::StartFailed(failure), Next::Finish)),
+        (
+            "members-ended",
+            Event::MembersEnded(MembersEndedV1 {
+                job,
+                members: IndexSet::range(0, 99),
+                outcome: Outcome::DependencyFailed,
+            }),
+        ),
+        (
+            "segment-sealed",
+            Event::SegmentSealed(SegmentSealedV1 {
+                kind: "step-log".to_owned(),
+                hash: Hash32([4; 32]),
+                rows: 10,
+                from: at,
+                until: at,
+                source: "gpu001".to_owned(),
+                parser_version: 1,
+            }),
+        ),
+    ]
+}
+
+/// One envelope of every kind.
+pub(crate) fn envelopes() -> Vec<(&'static str, Envelope)> {
+    let plain = |(number, (name, event))| {
+        let seq = Seq(number);
+        let envelope = Envelope {
+            seq,
+            ledger_time: Timestamp(1_800_000_000_123_456_789),
+            wall_time: Timestamp(1_800_000_000_223_456_789),
+            source: Source::Supervisor(NodeId(0)),
+            source_time: Some(Timestamp(1_800_000_000_023_456_789)),
+            actor: Actor::Subject(SubjectId(7)),
+            cause: Some(Seq(1)),
+            idem_key: Some(Hash32([8; 32])),
+            event,
+        };
+        (name, envelope)
+    };
+    (1_u64..).zip(events()).map(plain).collect()
+}
