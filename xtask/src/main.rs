@@ -1,2 +1,55 @@
-//! Repository checks and benchmarks.
-fn main() {}
+//! Repository checks and benchmarks: `cargo xtask help`.
+
+mod bench;
+mod deps;
+mod edges;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use cargo_metadata::{Metadata, MetadataCommand};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Repository checks and benchmarks")]
+enum Task {
+    /// Check which crate uses which against the table in edges.rs.
+    Edges,
+    /// Check licences, sources, banned and duplicate crates against the tables in deps.rs.
+    Deps,
+    /// Measure against peers, interleaved in one run.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Start, supervise, log and record: jobs a second.
+    Spawn(bench::spawn::Options),
+    /// Durable submissions a second over HTTP.
+    Submit(bench::submit::Options),
+}
+
+fn main() -> Result<ExitCode> {
+    let problems = match Task::parse() {
+        Task::Edges => edges::check(&edges::Graph::of(&metadata()?)),
+        Task::Deps => deps::check(&metadata()?),
+        Task::Bench(Bench::Spawn(options)) => return bench::spawn::run(&options).map(|()| ExitCode::SUCCESS),
+        Task::Bench(Bench::Submit(options)) => {
+            return bench::submit::run(&options).map(|()| ExitCode::SUCCESS);
+        }
+    };
+    Ok(report(&problems))
+}
+
+fn metadata() -> Result<Metadata> {
+    Ok(MetadataCommand::new().exec()?)
+}
+
+#[expect(clippy::print_stderr, reason = "this is the tool's output")]
+fn report(problems: &[String]) -> ExitCode {
+    for problem in problems {
+        eprintln!("error: {problem}");
+    }
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,2 +1,86 @@
-//! The fourplane command
-fn main() {}
+//! The command `fourplane`: arguments in, one command done, an exit code out.
+
+mod attach;
+mod cli;
+mod client;
+mod commands;
+mod detail;
+mod failure;
+mod fields;
+mod locate;
+mod output;
+mod run_args;
+mod submission;
+mod values;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{AuditCommand, Cli, Command};
+use crate::failure::{Doing, Failure, USAGE};
+use crate::locate::Surroundings;
+use crate::output::Printer;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and the version are no mistakes; clap's own code for those is 2.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    let printer = Printer::new(cli.common.json);
+    if let Command::Supervisor { dir } = cli.command {
+        return machine::supervisor_main(machine::SupervisorConfig::new(dir));
+    }
+    let code = run(&cli, printer).unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        failure.code
+    });
+    ExitCode::from(code)
+}
+
+fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
+    let common = &cli.common;
+    let state = || common.state.clone().unwrap_or_else(|| Surroundings::of_process().default_state());
+    match &cli.command {
+        Command::Up(args) if args.detach => return commands::up::detach(&state(), printer),
+        Command::Up(args) => return commands::up::serve(common, &state(), printer, args),
+        Command::Audit(AuditCommand::Verify) => return commands::audit::verify(printer, &state()),
+        _ => {}
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .doing(|| "cannot start".to_owned())?;
+    let code = runtime.block_on(ask(cli, printer));
+    // A read of the terminal may still block; nobody waits for it.
+    runtime.shutdown_background();
+    code
+}
+
+/// The commands that ask a server.
+async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
+    use commands::{actions, jobs, logs, nodes, run, tokens, wait};
+    let common = &cli.common;
+    match &cli.command {
+        Command::Run(args) => run::run(common, printer, args).await,
+        Command::Jobs(args) => jobs::run(common, printer, args).await,
+        Command::Why { job } => actions::why(common, printer, job).await,
+        Command::Logs(args) => logs::run(common, printer, args).await,
+        Command::Cancel(args) => actions::cancel(common, printer, &args.ids).await,
+        Command::Hold(args) => actions::set_held(common, printer, &args.ids, true).await,
+        Command::Release(args) => actions::set_held(common, printer, &args.ids, false).await,
+        Command::Priority { job, priority } => actions::priority(common, printer, job, *priority).await,
+        Command::Wait(args) => wait::run(common, printer, args).await,
+        Command::Nodes => nodes::run(common, printer).await,
+        Command::Login => tokens::login(common, printer).await,
+        Command::Token(command) => tokens::token(common, printer, command).await,
+        Command::Up(_) | Command::Audit(_) | Command::Supervisor { .. } => {
+            unreachable!("handled before a client is needed")
+        }
+    }
+}

@@ -54,7 +54,7 @@ pub struct Core<S> {
     clock: LedgerClock,
     wall: Timestamp,
     epoch: Epoch,
-    nonce_seed: Hash32,
+    warned: Timestamp,
     launches: dispatch::LaunchCache,
     last_snapshot: Seq,
 }
@@ -101,7 +101,7 @@ impl<S: LogStore> Core<S> {
 
     /// When the next turn is due even if nothing comes in.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        self.state.next_wake()
+        self.state.next_wake(self.clock.now())
     }
 
     /// Takes all inputs, decides until nothing is left to decide, commits once.
@@ -113,9 +113,13 @@ impl<S: LogStore> Core<S> {
         let mut draft = Draft::default();
         self.read_clock(reading, &mut draft);
         let low = self.store.low_space();
+        let over = node::tasks_over(&inputs);
         for input in inputs {
             match input {
                 Input::Call(call) => self.take_call(call, low, &mut draft),
+                Input::Report(report) if node::is_outdated(&report, &over) => {
+                    Self::acknowledge(report.number, &mut draft);
+                }
                 Input::Report(report) => self.take_report(report, &mut draft),
                 Input::Hello(hello) => self.take_hello(&hello, &mut draft),
             }
@@ -123,6 +127,7 @@ impl<S: LogStore> Core<S> {
         self.decide_all(&mut draft);
         if draft.batch_is_empty() {
             self.state.forget_undo();
+            self.warn(&mut draft);
             return (draft.finish(), None);
         }
         draft.batch.events = draft.events.iter().map(encode).collect();
@@ -130,6 +135,7 @@ impl<S: LogStore> Core<S> {
             Ok(head) => {
                 self.state.forget_undo();
                 self.dispatch(&mut draft);
+                self.warn(&mut draft);
                 self.snapshot_if_due(head);
                 (draft.commit(head), None)
             }
@@ -178,13 +184,16 @@ impl<S: LogStore> Core<S> {
         }
         draft.events.push(envelope);
         // What launched a job is personal: it goes with the job's end.
-        draft.batch.erase.extend(job.filter(|job| self.state.job(*job).is_none_or(control::Job::is_over)));
+        draft
+            .batch
+            .erase
+            .extend(job.filter(|job| self.state.job(*job).is_none_or(|job| job.ended.is_some())));
         true
     }
 
     fn job_that_may_end(&self, event: &Event) -> Option<JobId> {
         match event {
-            Event::AttemptClosed(body) => self.state.attempt(body.attempt).map(|lease| lease.member.job),
+            Event::AttemptClosed(body) => self.state.attempt(body.attempt).map(|attempt| attempt.member.job),
             Event::MembersEnded(body) => Some(body.job),
             _ => None,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use units::{JobId, Seq};
 
 use crate::api::{Call, Look, Refusal};
-use crate::ports::{LogStore, NodeEvent, SideTable, StoreError};
+use crate::ports::{LogStore, NodeEvent, SideRow, SideTable, StoreError};
 use crate::view::{ViewReader, ViewStore};
 
 /// What the writer's inbox takes.
@@ -112,7 +112,7 @@ impl Handle {
     }
 
     /// All rows of a side table. Blocks.
-    pub fn side(&self, table: SideTable) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
+    pub fn side(&self, table: SideTable) -> Result<Vec<SideRow>, Refusal> {
         self.read_blocking(move |store| store.side(table))
     }
 

@@ -16,6 +16,14 @@ pub struct Head {
     pub hash: Hash32,
 }
 
+impl Head {
+    /// The head after one more event.
+    pub fn then(self, body: &[u8]) -> Self {
+        let hash = blake3::Hasher::new().update(&self.hash.0).update(body).finalize();
+        Self { seq: self.seq.next(), hash: Hash32(*hash.as_bytes()) }
+    }
+}
+
 /// What one commit writes, all or nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -52,6 +60,9 @@ pub enum SideTable {
     /// Job to where its output goes.
     Output,
 }
+
+/// A row of a side table: its key and value.
+pub type SideRow = (Vec<u8>, Vec<u8>);
 
 /// One change to a side table.
 #[derive(Clone, PartialEq, Eq)]
@@ -146,7 +157,7 @@ pub trait LogStore: Send {
     /// The launch payload of a job that has not ended.
     fn payload(&self, job: JobId) -> Result<Option<Vec<u8>>, StoreError>;
     /// All rows of a side table.
-    fn side(&self, table: SideTable) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>;
+    fn side(&self, table: SideTable) -> Result<Vec<SideRow>, StoreError>;
     /// One row of a side table.
     fn side_row(&self, table: SideTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
     /// The newest snapshot whose place in the chain still fits.

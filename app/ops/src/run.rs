@@ -6,14 +6,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use facts::{Envelope, decode};
+use units::JobId;
 
 use crate::core::{Core, Input, Opening};
 use crate::handle::{Handle, Inbox, Message, Progress};
 use crate::ports::{Clock, Head, LogStore, Node, NodeError, NodeEvent, StoreError};
-use crate::view::{ViewStore, project};
+use crate::view::{Projection, ViewStore};
 
 /// At most so many messages share a commit.
 const DRAIN: usize = 512;
+
+/// Events that a view being caught up takes in one write.
+const REPLAY_BATCH: usize = 10_000;
 
 /// A node that does not answer is tried again after this time.
 const RECONNECT: Duration = Duration::from_millis(250);
@@ -216,15 +220,36 @@ fn catch_up(view: &mut dyn ViewStore, store: &impl LogStore) -> Result<(), Store
 }
 
 fn replay(view: &mut dyn ViewStore, store: &impl LogStore, from: Head) -> Result<(), StoreError> {
-    let head = store.scan(from, &mut |seq, bytes| {
+    let (mut head, mut pending) = (from, Vec::with_capacity(REPLAY_BATCH));
+    store.scan(from, &mut |seq, bytes| {
         let envelope = decode(bytes).map_err(|error| StoreError::Damaged {
             path: "the event log".to_owned(),
             seq,
             what: error.to_string(),
         })?;
-        project(view, &envelope).map(drop)
+        head = head.then(bytes);
+        pending.push(envelope);
+        if pending.len() == REPLAY_BATCH {
+            fold(view, pending.drain(..), head)?;
+        }
+        Ok(())
     })?;
-    view.commit(head)
+    fold(view, pending.into_iter(), head).map(drop)
+}
+
+/// Folds events that end at `head` into the view; tells which jobs changed.
+fn fold(
+    view: &mut dyn ViewStore,
+    envelopes: impl Iterator<Item = Envelope>,
+    head: Head,
+) -> Result<Vec<JobId>, StoreError> {
+    let mut projection = Projection::new(view);
+    for envelope in envelopes {
+        projection.apply(&envelope)?;
+    }
+    let changed = projection.finish();
+    view.write(&changed, head)?;
+    Ok(changed.jobs.into_keys().collect())
 }
 
 fn run_projector(
@@ -233,20 +258,11 @@ fn run_projector(
     progress: &Progress,
 ) -> Result<(), StoreError> {
     while let Ok(first) = committed.recv() {
-        let (mut jobs, mut last) = (Vec::new(), first.1);
-        {
-            let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
-            for (envelopes, head) in std::iter::once(first).chain(committed.try_iter().take(DRAIN)) {
-                for envelope in &envelopes {
-                    jobs.extend(project(view.as_mut(), envelope)?);
-                }
-                last = head;
-            }
-            view.commit(last)?;
-        }
-        jobs.sort_unstable();
-        jobs.dedup();
-        progress.applied(last.seq, &jobs);
+        let batches: Vec<_> = std::iter::once(first).chain(committed.try_iter().take(DRAIN)).collect();
+        let head = batches.last().map_or_else(Head::default, |batch| batch.1);
+        let envelopes = batches.into_iter().flat_map(|batch| batch.0);
+        let jobs = fold(view.lock().unwrap_or_else(PoisonError::into_inner).as_mut(), envelopes, head)?;
+        progress.applied(head.seq, &jobs);
     }
     Ok(())
 }

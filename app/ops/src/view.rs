@@ -145,24 +145,36 @@ pub struct JobFilter {
     pub limit: usize,
 }
 
-/// Where rows are kept. Writes come in batches that end with [`ViewStore::commit`].
+/// Where rows are kept.
 pub trait ViewStore: Send {
     /// The log's head that the rows include; a view of another log does not fit its chain.
     fn applied(&self) -> Head;
     /// One job.
     fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
-    /// Puts a job's row.
-    fn put_job(&mut self, row: &JobRow) -> Result<(), StoreError>;
     /// One attempt.
     fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, StoreError>;
-    /// Puts an attempt's row.
-    fn put_attempt(&mut self, row: &AttemptRow) -> Result<(), StoreError>;
-    /// Makes everything up to `applied` visible.
-    fn commit(&mut self, applied: Head) -> Result<(), StoreError>;
+    /// Puts changed rows, all or none, and from then on includes everything up to `applied`.
+    fn write(&mut self, changed: &Changed, applied: Head) -> Result<(), StoreError>;
     /// Throws all rows away.
     fn clear(&mut self) -> Result<(), StoreError>;
     /// Another handle on the same rows, for reading beside the writer.
     fn reader(&self) -> Result<Box<dyn ViewReader>, StoreError>;
+}
+
+/// Rows that changed since the last write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Jobs by id.
+    pub jobs: BTreeMap<JobId, JobRow>,
+    /// Attempts by id.
+    pub attempts: BTreeMap<AttemptId, AttemptRow>,
+}
+
+/// Folds events into rows, reading what is kept and holding what changed until it is written:
+/// a job that comes and goes within a batch is written once.
+pub struct Projection<'a> {
+    store: &'a dyn ViewStore,
+    changed: Changed,
 }
 
 /// Reads rows.
@@ -177,147 +189,172 @@ pub trait ViewReader: Send {
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError>;
 }
 
-/// Folds one event into the rows. Tells which job it was about.
-pub fn project(rows: &mut dyn ViewStore, envelope: &Envelope) -> Result<Option<JobId>, StoreError> {
-    let now = envelope.ledger_time;
-    match &envelope.event {
-        Event::Submitted(body) => {
-            let members = MemberCounts { waiting: body.request.members().len(), ..MemberCounts::default() };
-            let mut row = JobRow {
-                id: body.job,
-                held: body.request.hold,
-                priority: body.request.priority,
-                request: body.request.clone(),
-                state: JobState::Queued,
-                submitted: now,
-                started: None,
-                ended: None,
-                members,
-                attempts: 0,
-                outcome: None,
-                cancelled_by: None,
-                seq: envelope.seq,
-            };
-            settle(&mut row, now);
-            rows.put_job(&row)?;
-            Ok(Some(body.job))
-        }
-        Event::Held(body) => on_job(rows, envelope, body.job, |row| row.held = true),
-        Event::Released(body) => on_job(rows, envelope, body.job, |row| row.held = false),
-        Event::PrioritySet(body) => on_job(rows, envelope, body.job, |row| row.priority = body.priority),
-        Event::CancelRequested(body) => {
-            on_job(rows, envelope, body.job, |row| row.cancelled_by = Some(body.by))
-        }
-        Event::Started(body) => {
-            rows.put_attempt(&AttemptRow {
-                id: body.attempt,
-                job: body.job,
-                index: body.index,
-                number: body.number,
-                tasks: body.tasks.clone(),
-                decided: now,
-                started: None,
-                ended: None,
-                freed: None,
-                stop: None,
-                exits: BTreeMap::new(),
-                leaked: None,
-                cpu: None,
-                memory_peak: None,
-                outcome: None,
-            })?;
-            on_job(rows, envelope, body.job, |row| {
-                row.attempts += 1;
-                row.members.waiting = row.members.waiting.saturating_sub(1);
-                row.members.running += 1;
-            })
-        }
-        Event::TaskRunning(body) => {
-            let Some(job) = on_attempt(rows, body.attempt, |row| {
-                row.started.get_or_insert(body.at);
-            })?
-            else {
-                return Ok(None);
-            };
-            on_job(rows, envelope, job, |row| {
-                row.started.get_or_insert(body.at);
-            })
-        }
-        Event::StopOrdered(body) => on_attempt(rows, body.attempt, |row| row.stop = Some(body.reason)),
-        Event::TaskEnded(body) => {
-            let Some(job) = on_attempt(rows, body.attempt, |row| {
-                row.exits.insert(body.rank.0, body.exit.clone());
-                row.started = row.started.or(body.started);
-                row.ended = row.ended.max(Some(body.ended));
-                row.freed = row.freed.max(body.freed);
-                row.cpu = body.cpu.map(|cpu| cpu + row.cpu.unwrap_or(0)).or(row.cpu);
-                row.memory_peak = row.memory_peak.max(body.memory_peak);
-            })?
-            else {
-                return Ok(None);
-            };
-            on_job(rows, envelope, job, |row| row.started = row.started.or(body.started))
-        }
-        Event::TaskFreed(body) => on_attempt(rows, body.attempt, |row| {
-            row.freed = row.freed.max(Some(body.at));
-            row.leaked = None;
-        }),
-        Event::HoldLeaked(body) => {
-            on_attempt(rows, body.attempt, |row| row.leaked = Some((body.since, body.reason.clone())))
-                .map(drop)
-        }
-        Event::AttemptClosed(body) => {
-            let Some(job) = on_attempt(rows, body.attempt, |row| row.outcome = Some(body.outcome.clone()))?
-            else {
-                return Ok(None);
-            };
-            on_job(rows, envelope, job, |row| {
-                row.members.running = row.members.running.saturating_sub(1);
-                match body.next {
-                    Next::Retry { .. } => row.members.waiting += 1,
-                    Next::Finish => finish(row, 1, &body.outcome),
-                }
-            })
-        }
-        Event::MembersEnded(body) => on_job(rows, envelope, body.job, |row| {
-            let count = body.members.len();
-            row.members.waiting = row.members.waiting.saturating_sub(count);
-            finish(row, count, &body.outcome);
-        }),
-        Event::ServerStarted(_)
-        | Event::ClockStepped(_)
-        | Event::NodeDeclared(_)
-        | Event::NodeSchedulable(_)
-        | Event::TeamSet(_)
-        | Event::SegmentSealed(_) => Ok(None),
+impl<'a> Projection<'a> {
+    /// A projection on top of what is kept.
+    pub fn new(store: &'a dyn ViewStore) -> Self {
+        Self { store, changed: Changed::default() }
     }
-}
 
-/// Changes one job's row and settles its state.
-fn on_job(
-    rows: &mut dyn ViewStore,
-    envelope: &Envelope,
-    id: JobId,
-    change: impl FnOnce(&mut JobRow),
-) -> Result<Option<JobId>, StoreError> {
-    let Some(mut row) = rows.job(id)? else { return Ok(None) };
-    change(&mut row);
-    row.seq = envelope.seq;
-    settle(&mut row, envelope.ledger_time);
-    rows.put_job(&row)?;
-    Ok(Some(id))
-}
+    /// What is to be written.
+    pub fn finish(self) -> Changed {
+        self.changed
+    }
 
-/// Changes one attempt's row and tells its job.
-fn on_attempt(
-    rows: &mut dyn ViewStore,
-    id: AttemptId,
-    change: impl FnOnce(&mut AttemptRow),
-) -> Result<Option<JobId>, StoreError> {
-    let Some(mut row) = rows.attempt(id)? else { return Ok(None) };
-    change(&mut row);
-    rows.put_attempt(&row)?;
-    Ok(Some(row.job))
+    /// Folds one event in.
+    pub fn apply(&mut self, envelope: &Envelope) -> Result<(), StoreError> {
+        let now = envelope.ledger_time;
+        match &envelope.event {
+            Event::Submitted(body) => {
+                let members =
+                    MemberCounts { waiting: body.request.members().len(), ..MemberCounts::default() };
+                let mut row = JobRow {
+                    id: body.job,
+                    held: body.request.hold,
+                    priority: body.request.priority,
+                    request: body.request.clone(),
+                    state: JobState::Queued,
+                    submitted: now,
+                    started: None,
+                    ended: None,
+                    members,
+                    attempts: 0,
+                    outcome: None,
+                    cancelled_by: None,
+                    seq: envelope.seq,
+                };
+                settle(&mut row, now);
+                self.changed.jobs.insert(body.job, row);
+                Ok(())
+            }
+            Event::Held(body) => self.on_job(envelope, body.job, |row| row.held = true),
+            Event::Released(body) => self.on_job(envelope, body.job, |row| row.held = false),
+            Event::PrioritySet(body) => self.on_job(envelope, body.job, |row| row.priority = body.priority),
+            Event::CancelRequested(body) => {
+                self.on_job(envelope, body.job, |row| row.cancelled_by = Some(body.by))
+            }
+            Event::Started(body) => {
+                let row = AttemptRow {
+                    id: body.attempt,
+                    job: body.job,
+                    index: body.index,
+                    number: body.number,
+                    tasks: body.tasks.clone(),
+                    decided: now,
+                    started: None,
+                    ended: None,
+                    freed: None,
+                    stop: None,
+                    exits: BTreeMap::new(),
+                    leaked: None,
+                    cpu: None,
+                    memory_peak: None,
+                    outcome: None,
+                };
+                self.changed.attempts.insert(body.attempt, row);
+                self.on_job(envelope, body.job, |row| {
+                    row.attempts += 1;
+                    row.members.waiting = row.members.waiting.saturating_sub(1);
+                    row.members.running += 1;
+                })
+            }
+            Event::TaskRunning(body) => {
+                let Some(job) = self.on_attempt(body.attempt, |row| {
+                    row.started.get_or_insert(body.at);
+                })?
+                else {
+                    return Ok(());
+                };
+                self.on_job(envelope, job, |row| {
+                    row.started.get_or_insert(body.at);
+                })
+            }
+            Event::StopOrdered(body) => {
+                self.on_attempt(body.attempt, |row| row.stop = Some(body.reason)).map(drop)
+            }
+            Event::TaskEnded(body) => {
+                let Some(job) = self.on_attempt(body.attempt, |row| {
+                    row.exits.insert(body.rank.0, body.exit.clone());
+                    row.started = row.started.or(body.started);
+                    row.ended = row.ended.max(Some(body.ended));
+                    row.freed = row.freed.max(body.freed);
+                    row.cpu = body.cpu.map(|cpu| cpu + row.cpu.unwrap_or(0)).or(row.cpu);
+                    row.memory_peak = row.memory_peak.max(body.memory_peak);
+                })?
+                else {
+                    return Ok(());
+                };
+                self.on_job(envelope, job, |row| row.started = row.started.or(body.started))
+            }
+            Event::TaskFreed(body) => self
+                .on_attempt(body.attempt, |row| {
+                    row.freed = row.freed.max(Some(body.at));
+                    row.leaked = None;
+                })
+                .map(drop),
+            Event::HoldLeaked(body) => self
+                .on_attempt(body.attempt, |row| row.leaked = Some((body.since, body.reason.clone())))
+                .map(drop),
+            Event::AttemptClosed(body) => {
+                let Some(job) =
+                    self.on_attempt(body.attempt, |row| row.outcome = Some(body.outcome.clone()))?
+                else {
+                    return Ok(());
+                };
+                self.on_job(envelope, job, |row| {
+                    row.members.running = row.members.running.saturating_sub(1);
+                    match body.next {
+                        Next::Retry { .. } => row.members.waiting += 1,
+                        Next::Finish => finish(row, 1, &body.outcome),
+                    }
+                })
+            }
+            Event::MembersEnded(body) => self.on_job(envelope, body.job, |row| {
+                let count = body.members.len();
+                row.members.waiting = row.members.waiting.saturating_sub(count);
+                finish(row, count, &body.outcome);
+            }),
+            Event::ServerStarted(_)
+            | Event::ClockStepped(_)
+            | Event::NodeDeclared(_)
+            | Event::NodeSchedulable(_)
+            | Event::TeamSet(_)
+            | Event::SegmentSealed(_) => Ok(()),
+        }
+    }
+
+    /// Changes one job's row and settles its state.
+    fn on_job(
+        &mut self,
+        envelope: &Envelope,
+        id: JobId,
+        change: impl FnOnce(&mut JobRow),
+    ) -> Result<(), StoreError> {
+        let known = self.changed.jobs.remove(&id);
+        let Some(mut row) = known.map_or_else(|| self.store.job(id), |row| Ok(Some(row)))? else {
+            return Ok(());
+        };
+        change(&mut row);
+        row.seq = envelope.seq;
+        settle(&mut row, envelope.ledger_time);
+        self.changed.jobs.insert(id, row);
+        Ok(())
+    }
+
+    /// Changes one attempt's row and tells its job.
+    fn on_attempt(
+        &mut self,
+        id: AttemptId,
+        change: impl FnOnce(&mut AttemptRow),
+    ) -> Result<Option<JobId>, StoreError> {
+        let known = self.changed.attempts.remove(&id);
+        let Some(mut row) = known.map_or_else(|| self.store.attempt(id), |row| Ok(Some(row)))? else {
+            return Ok(None);
+        };
+        change(&mut row);
+        let job = row.job;
+        self.changed.attempts.insert(id, row);
+        Ok(Some(job))
+    }
 }
 
 /// Counts `count` members as over.

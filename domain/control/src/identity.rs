@@ -73,7 +73,11 @@ pub fn authorize(who: &Principal, action: Action, what: Resource) -> Result<(), 
     match action {
         Action::Submit | Action::SeeJobs | Action::SeeNodes | Action::MintToken | Action::Audit => Ok(()),
         Action::ReadOutput | Action::Control => {
-            if what == Resource::Of(who.subject) { Ok(()) } else { Err(Forbidden::NotYours) }
+            if what == Resource::Of(who.subject) {
+                Ok(())
+            } else {
+                Err(Forbidden::NotYours)
+            }
         }
         Action::Favour | Action::Operate => Err(Forbidden::AdminOnly),
     }

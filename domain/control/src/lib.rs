@@ -1,1 +1,22 @@
-//! The scheduling state: decide, apply, explain
+//! The scheduling core: what is (the state), what follows (decide), what it means (apply),
+//! and why (explain). All of it is pure: time, seeds and ids are arguments.
+
+mod admit;
+mod apply;
+mod decide;
+mod explain;
+pub mod identity;
+mod outcome;
+mod place;
+mod queue;
+mod rows;
+mod state;
+mod wake;
+
+pub use admit::{Denial, Resource, admit, admit_action};
+pub use apply::{ApplyError, Misfit};
+pub use decide::{Policy, decide};
+pub use explain::{Holder, Why, why};
+pub use rows::{Amount, Attempt, Job, Meta, Node, Retry, Stop, Task, TaskEnd, Team};
+pub use state::{Mark, SnapshotError, State};
+pub use wake::{Obligation, nonce};

@@ -1,6 +1,7 @@
 //! Sets of array indexes kept as ranges, so that an array of a million members stays small.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use units::ArrayIndex;
@@ -143,6 +144,43 @@ impl FromIterator<ArrayIndex> for IndexSet {
     }
 }
 
+/// Why a written set was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexSetError {
+    /// Neither an index nor a range.
+    #[error("'{0}' is no index and no range; write for example 0-99,200")]
+    Malformed(String),
+    /// Written in two places.
+    #[error("index {0} is named twice")]
+    Twice(u32),
+}
+
+impl FromStr for IndexSet {
+    type Err = IndexSetError;
+
+    /// Reads `0-99,200`; a range of a million costs no more than one of two.
+    fn from_str(text: &str) -> Result<Self, IndexSetError> {
+        let mut ranges = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            match (first.parse(), last.parse()) {
+                (Ok(first), Ok(last)) if first <= last => ranges.push((first, last)),
+                _ => return Err(IndexSetError::Malformed(part.to_owned())),
+            }
+        }
+        ranges.sort_unstable();
+        let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (first, last) in ranges {
+            match joined.last_mut() {
+                Some(before) if first <= before.1 => return Err(IndexSetError::Twice(first)),
+                Some(before) if first == before.1 + 1 => before.1 = last,
+                _ => joined.push((first, last)),
+            }
+        }
+        Ok(Self(joined))
+    }
+}
+
 /// As users write it: `0-99,200`.
 impl fmt::Display for IndexSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -182,6 +220,9 @@ mod tests {
                 prop_assert_eq!(ranges.len(), plain.len() as u64);
                 prop_assert!(ranges.ranges().windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
                 prop_assert_eq!(ranges.contains(ArrayIndex(index)), plain.contains(&index));
+                if !ranges.is_empty() {
+                    prop_assert_eq!(ranges.to_string().parse(), Ok(ranges.clone()));
+                }
             }
         }
     }
@@ -198,6 +239,19 @@ mod tests {
             prop_assert_eq!(a.difference(&b), set(&(&left - &right)));
             prop_assert_eq!(a.union(&b), set(&(&left | &right)));
         }
+    }
+
+    #[test]
+    fn written_sets_are_read_or_refused() {
+        let read = |text: &str| text.parse::<IndexSet>().map(|set| set.to_string());
+        let malformed = |part: &str| Err(IndexSetError::Malformed(part.to_owned()));
+        assert_eq!(read("5, 1-3,4"), Ok("1-5".to_owned()));
+        assert_eq!(read("0-4294967295"), Ok("0-4294967295".to_owned()));
+        assert_eq!(read("1-3,3"), Err(IndexSetError::Twice(3)));
+        assert_eq!(read("3-1"), malformed("3-1"));
+        assert_eq!(read(""), malformed(""));
+        assert_eq!(read("1,-2"), malformed("-2"));
+        assert_eq!(read("4294967296"), malformed("4294967296"));
     }
 
     #[test]

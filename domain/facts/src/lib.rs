@@ -15,7 +15,7 @@ pub mod outcome;
 pub use codec::{CodecError, decode, encode};
 pub use envelope::{Actor, Envelope, Hash32, Source};
 pub use event::Event;
-pub use index_set::IndexSet;
+pub use index_set::{IndexSet, IndexSetError};
 pub use job::{
     ArraySpec, Condition, Dependency, HealthCheck, JobKind, JobRequest, Resources, RestartPolicy,
     RetryPolicy, StopPolicy,

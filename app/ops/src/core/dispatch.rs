@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use control::{Obligation, nonce};
 use facts::{JobKind, LaunchSpec};
-use units::{AttemptId, JobId, Rank};
+use units::{AttemptId, DeviceIndex, JobId, Rank};
 
-use super::{Core, Draft, LOCAL};
+use super::{Core, Draft};
 use crate::ports::{LogStore, NodeCommand, StartTask, TaskId};
 
 /// Launches of so many recent submissions are kept at hand; older ones are read back.
@@ -54,6 +54,16 @@ impl<S: LogStore> Core<S> {
         draft.events = events;
     }
 
+    /// Signals for tasks whose time limit is near. No fact says that one was given, so a start
+    /// of the server gives none for what fell due before.
+    pub(super) fn warn(&mut self, draft: &mut Draft) {
+        let now = self.clock.now();
+        for obligation in self.state.warnings(self.warned, now) {
+            self.owe(obligation, draft);
+        }
+        self.warned = now;
+    }
+
     fn owe(&mut self, obligation: Obligation, draft: &mut Draft) {
         let command = match obligation {
             Obligation::Start { attempt, rank } => self.start(attempt, rank),
@@ -80,18 +90,19 @@ impl<S: LogStore> Core<S> {
     fn start(&mut self, attempt: AttemptId, rank: Rank) -> Option<NodeCommand> {
         let lease = self.state.attempt(attempt)?;
         let job = self.state.job(lease.member.job)?;
-        let placement = lease.placements.get(rank.0 as usize)?;
-        let node = self.state.node(LOCAL)?;
-        let devices =
-            placement.devices.iter().map(|index| (index.0, node.device_key(*index).to_owned())).collect();
+        let task = self.state.task(attempt, rank)?;
+        let node = self.state.node(task.node)?;
+        let key =
+            |index: DeviceIndex| node.devices.get(usize::from(index.0)).map(|device| device.key.clone());
+        let devices = task.devices.iter().filter_map(|index| Some((index.0, key(*index)?))).collect();
         let request = Arc::clone(&job.request);
-        let (member, number, decision) = (lease.member, lease.number, lease.decided_seq);
+        let (member, number, decision, seed) = (lease.member, lease.number, lease.decision, lease.nonce_seed);
         let span = u64::from(RENDEZVOUS_PORTS.end - RENDEZVOUS_PORTS.start);
         let port = RENDEZVOUS_PORTS.start + u16::try_from(attempt.0 % span).unwrap_or(0);
         let start = StartTask {
             task: TaskId { attempt, rank },
             decision,
-            nonce: nonce(&self.nonce_seed, attempt, rank),
+            nonce: nonce(&seed, attempt, rank),
             member,
             is_array: request.array.is_some(),
             name: request.name.clone(),

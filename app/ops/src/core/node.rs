@@ -1,22 +1,46 @@
 //! What a node says becomes facts. It may say things twice; the log keeps them once.
 
-use control::TaskPhase;
+use std::collections::BTreeSet;
+
 use facts::event::{HoldLeakedV1, TaskEndedV1, TaskFreedV1, TaskRunningV1};
 use facts::{Event, TaskExit};
 use units::Timestamp;
 
-use super::{Core, Draft, LOCAL, Origin};
+use super::{Core, Draft, Input, LOCAL, Origin};
 use crate::ports::{LogStore, NodeCommand, NodeHello, NodeReport, ReportBody, TaskId};
+
+/// How far a task of an open attempt has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Starting,
+    Running,
+    Ended,
+    Freed,
+}
+
+/// Tasks whose end is among these inputs.
+pub(super) fn tasks_over(inputs: &[Input]) -> BTreeSet<TaskId> {
+    let over = |input: &Input| match input {
+        Input::Report(NodeReport { body: ReportBody::Ended { task, .. }, .. }) => Some(*task),
+        _ => None,
+    };
+    inputs.iter().filter_map(over).collect()
+}
+
+/// Whether a report says less than another one that came with it: the end of a task that came
+/// and went between two commits tells its start too.
+pub(super) fn is_outdated(report: &NodeReport, over: &BTreeSet<TaskId>) -> bool {
+    matches!(&report.body, ReportBody::Running { task, .. } if over.contains(task))
+}
 
 impl<S: LogStore> Core<S> {
     pub(super) fn take_report(&mut self, report: NodeReport, draft: &mut Draft) {
         match report.body {
             ReportBody::Running { task, at } => self.running(task, at, draft),
             ReportBody::Ended { task, exit, started, ended, freed, cpu, memory_peak } => {
-                let (Some(now), true) =
-                    (self.bounded(task, ended), self.phase(task) < Some(TaskPhase::Ended))
+                let (Some(now), true) = (self.bounded(task, ended), self.phase(task) < Some(Phase::Ended))
                 else {
-                    return self.acknowledge(report.number, draft);
+                    return Self::acknowledge(report.number, draft);
                 };
                 let body = TaskEndedV1 {
                     attempt: task.attempt,
@@ -33,10 +57,10 @@ impl<S: LogStore> Core<S> {
             ReportBody::Freed { task, at } => self.freed(task, at, draft),
             ReportBody::Leaked { task, since, reason } => self.leaked(task, since, reason, draft),
         }
-        self.acknowledge(report.number, draft);
+        Self::acknowledge(report.number, draft);
     }
 
-    fn acknowledge(&self, number: u64, draft: &mut Draft) {
+    pub(super) fn acknowledge(number: u64, draft: &mut Draft) {
         // One acknowledgement covers all before it.
         if let Some(NodeCommand::Acknowledge(last)) = draft.commands.last_mut() {
             *last = number.max(*last);
@@ -46,7 +70,7 @@ impl<S: LogStore> Core<S> {
     }
 
     fn running(&mut self, task: TaskId, at: u64, draft: &mut Draft) {
-        if self.phase(task) != Some(TaskPhase::Starting) {
+        if self.phase(task) != Some(Phase::Starting) {
             return;
         }
         if let Some(at) = self.bounded(task, at) {
@@ -56,7 +80,7 @@ impl<S: LogStore> Core<S> {
     }
 
     fn freed(&mut self, task: TaskId, at: u64, draft: &mut Draft) {
-        if self.phase(task) != Some(TaskPhase::Ended) {
+        if self.phase(task) != Some(Phase::Ended) {
             return;
         }
         if let Some(at) = self.bounded(task, at) {
@@ -66,8 +90,8 @@ impl<S: LogStore> Core<S> {
     }
 
     fn leaked(&mut self, task: TaskId, since: u64, reason: String, draft: &mut Draft) {
-        let known = self.state.attempt(task.attempt).is_none_or(|lease| lease.is_leaked(task.rank));
-        if known {
+        let news = |row: &control::Task| row.leaked.is_none() && row.freed.is_none();
+        if !self.state.task(task.attempt, task.rank).is_some_and(news) {
             return;
         }
         if let Some(since) = self.bounded(task, since) {
@@ -77,13 +101,19 @@ impl<S: LogStore> Core<S> {
     }
 
     /// Where a task stands, if its attempt is open.
-    fn phase(&self, task: TaskId) -> Option<TaskPhase> {
-        self.state.attempt(task.attempt)?.phase(task.rank)
+    fn phase(&self, task: TaskId) -> Option<Phase> {
+        let row = self.state.task(task.attempt, task.rank)?;
+        Some(match (row.freed, &row.end, row.running) {
+            (Some(_), ..) => Phase::Freed,
+            (None, Some(_), _) => Phase::Ended,
+            (None, None, Some(_)) => Phase::Running,
+            (None, None, None) => Phase::Starting,
+        })
     }
 
     /// A node's time as ledger time, never before the decision that led to it nor after now.
     fn bounded(&self, task: TaskId, boottime: u64) -> Option<Timestamp> {
-        let decided = self.state.attempt(task.attempt)?.decided;
+        let decided = self.state.attempt(task.attempt)?.started;
         let now = self.clock.now();
         Some(self.clock.at(boottime).clamp(decided.min(now), now))
     }
@@ -93,12 +123,14 @@ impl<S: LogStore> Core<S> {
     /// machine proves by itself that everything is free.
     pub(super) fn take_hello(&mut self, hello: &NodeHello, draft: &mut Draft) {
         let rebooted = self.state.node(LOCAL).is_some_and(|node| node.boot_id != hello.boot_id);
-        let open: Vec<TaskId> =
-            self.state.open_tasks().map(|(attempt, rank)| TaskId { attempt, rank }).collect();
+        let attempts = self.state.attempts().map(|(attempt, _)| attempt);
+        let tasks = attempts
+            .flat_map(|attempt| self.state.tasks_of(attempt).map(move |(rank, _)| TaskId { attempt, rank }));
+        let open: Vec<TaskId> = tasks.collect();
         for task in open {
             if rebooted {
                 self.lost_to_restart(task, draft);
-            } else if self.phase(task) == Some(TaskPhase::Running) && !hello.tasks.contains(&task) {
+            } else if self.phase(task) == Some(Phase::Running) && !hello.tasks.contains(&task) {
                 self.lost_sight(task, draft);
             }
         }
@@ -111,15 +143,15 @@ impl<S: LogStore> Core<S> {
     fn lost_to_restart(&mut self, task: TaskId, draft: &mut Draft) {
         let now = self.clock.now();
         match self.phase(task) {
-            Some(TaskPhase::Starting | TaskPhase::Running) => {
+            Some(Phase::Starting | Phase::Running) => {
                 let body = self.ended_unseen(task, TaskExit::NodeRestart, Some(now));
                 self.record(Event::TaskEnded(body), Origin::SERVER, draft);
             }
-            Some(TaskPhase::Ended) => {
+            Some(Phase::Ended) => {
                 let body = TaskFreedV1 { attempt: task.attempt, rank: task.rank, at: now };
                 self.record(Event::TaskFreed(body), Origin::SERVER, draft);
             }
-            Some(TaskPhase::Freed) | None => {}
+            Some(Phase::Freed) | None => {}
         }
     }
 
@@ -132,7 +164,7 @@ impl<S: LogStore> Core<S> {
     }
 
     fn ended_unseen(&self, task: TaskId, exit: TaskExit, freed: Option<Timestamp>) -> TaskEndedV1 {
-        let started = self.state.attempt(task.attempt).and_then(|lease| lease.running_since(task.rank));
+        let started = self.state.task(task.attempt, task.rank).and_then(|row| row.running);
         TaskEndedV1 {
             attempt: task.attempt,
             rank: task.rank,

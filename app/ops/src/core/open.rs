@@ -29,7 +29,7 @@ pub struct Opening {
     pub version: String,
     /// The kernel's boot id.
     pub boot_id: [u8; 16],
-    /// Fresh random bytes; used only by a new log.
+    /// Fresh random bytes, from which this epoch's nonces are derived.
     pub entropy: [u8; 32],
     /// The clocks now.
     pub reading: ClockReading,
@@ -43,21 +43,17 @@ impl<S: LogStore> Core<S> {
     /// Opens the log and records the start. Fails on a log that cannot be trusted.
     pub fn open(store: S, opening: Opening) -> Result<Self, StoreError> {
         let (state, from) = restore(&store)?;
-        let last = state.ledger_time();
-        let before = state.server().cloned();
-        let anchor =
-            before.as_ref().filter(|server| server.boot_id == opening.boot_id).map(|server| server.anchor);
-        let clock = LedgerClock::start(opening.reading, last, anchor);
-        let epoch = Epoch(before.as_ref().map_or(0, |server| server.epoch.0) + 1);
-        let nonce_seed = before.map_or(Hash32(opening.entropy), |server| server.nonce_seed);
+        let before = state.meta();
+        let same_boot = before.epoch > Epoch(0) && before.boot_id == opening.boot_id;
+        let clock = LedgerClock::start(opening.reading, before.clock, same_boot.then_some(before.anchor));
         let mut core = Self {
             store,
             state,
-            policy: opening.policy.clone(),
+            policy: opening.policy,
             wall: Timestamp(opening.reading.wall),
+            epoch: Epoch(before.epoch.0 + 1),
+            warned: clock.now(),
             clock,
-            epoch,
-            nonce_seed,
             launches: LaunchCache::default(),
             last_snapshot: from,
         };
@@ -72,7 +68,7 @@ impl<S: LogStore> Core<S> {
             boot_id: opening.boot_id,
             anchor: self.clock.anchor(),
             version: opening.version,
-            nonce_seed: self.nonce_seed,
+            nonce_seed: Hash32(opening.entropy),
         };
         self.record(Event::ServerStarted(started), Origin::SERVER, &mut draft);
         if self.state.teams().next().is_none() {
@@ -98,9 +94,9 @@ impl<S: LogStore> Core<S> {
         let known = self.state.node(LOCAL);
         let same = known.is_some_and(|node| {
             node.name == facts.name
-                && node.cores == facts.cores
-                && node.memory == facts.memory
-                && node.devices == facts.devices
+                && node.capacity.cores == u64::from(facts.cores.0)
+                && node.capacity.memory == facts.memory.0
+                && *node.devices == facts.devices
         });
         if same {
             return;
@@ -124,9 +120,9 @@ impl<S: LogStore> Core<S> {
             node: LOCAL,
             name: node.name.clone(),
             boot_id,
-            cores: node.cores,
-            memory: node.memory,
-            devices: node.devices.clone(),
+            cores: Cores(u32::try_from(node.capacity.cores).unwrap_or(u32::MAX)),
+            memory: Bytes(node.capacity.memory),
+            devices: node.devices.to_vec(),
         };
         self.record(Event::NodeDeclared(body), Origin::SERVER, draft);
     }

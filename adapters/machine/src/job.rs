@@ -1,0 +1,225 @@
+//! The last steps before a user's program runs, done by the process that becomes it. Nothing
+//! of the user's is touched with other rights than the user's.
+
+use std::borrow::Cow;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use facts::{LaunchSpec, PathParts, expand_path};
+use ops::ports::StartTask;
+use rustix::fs::{MemfdFlags, Mode};
+use serde::{Deserialize, Serialize};
+
+use crate::shim::{Plan, Streams};
+use crate::{output, sys};
+
+/// What went wrong, sent to the shim.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) step: Cow<'static, str>,
+    pub(crate) subject: String,
+    pub(crate) errno: i32,
+}
+
+impl Failure {
+    fn new(step: &'static str, subject: impl AsRef<[u8]>, error: &io::Error) -> Self {
+        let subject = String::from_utf8_lossy(subject.as_ref()).into_owned();
+        Self { step: Cow::Borrowed(step), subject, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+/// Becomes the job. Returns only if that failed.
+pub(crate) fn become_job(start: &StartTask, plan: &Plan<'_>, streams: &Streams, status: &OwnedFd) -> Failure {
+    match try_become(start, plan, streams, status) {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    }
+}
+
+enum Never {}
+
+fn try_become(
+    start: &StartTask,
+    plan: &Plan<'_>,
+    streams: &Streams,
+    status: &OwnedFd,
+) -> Result<Never, Failure> {
+    let launch = &*start.launch;
+    // Until this has worked, nothing of the user's may run: what follows is held by the group.
+    plan.cgroups.join(plan.group).map_err(|error| Failure::new("join cgroup", plan.group, &error))?;
+    sys::reset_signals();
+    rustix::process::setsid().map_err(|error| Failure::new("setsid", "", &error.into()))?;
+    rustix::process::umask(Mode::from_raw_mode(launch.umask & 0o777));
+    sys::become_user(launch.uid, launch.gid, &launch.groups)
+        .map_err(|(step, error)| Failure::new(step, launch.uid.to_string(), &error))?;
+    rustix::process::chdir(launch.cwd.as_slice())
+        .map_err(|error| Failure::new("open working directory", &launch.cwd, &error.into()))?;
+    connect_streams(start, streams, status)?;
+    let script = launch.script.as_deref().map(script_file).transpose()?;
+    if let Some(dir) = plan.witness {
+        leave_witness(dir, start)?;
+    }
+    exec(start, plan, script.as_ref())
+}
+
+/// Opens the user's output files and puts the three standard streams in place.
+fn connect_streams(start: &StartTask, streams: &Streams, status: &OwnedFd) -> Result<(), Failure> {
+    let launch = &*start.launch;
+    let out = open_output(start, &launch.stdout, "open output")?;
+    let err = match &launch.stderr {
+        Some(path) => Some(open_output(start, path, "open error output")?),
+        None => None,
+    };
+    let place = |stdin: BorrowedFd<'_>, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>| {
+        rustix::stdio::dup2_stdin(stdin)?;
+        rustix::stdio::dup2_stdout(stdout)?;
+        rustix::stdio::dup2_stderr(stderr)
+    };
+    let placed = match streams {
+        Streams::Terminal { user, .. } => {
+            output::hand_over(status, &[out.as_fd()])
+                .map_err(|error| Failure::new("hand over output", "", &error))?;
+            rustix::process::ioctl_tiocsctty(user)
+                .and_then(|()| place(user.as_fd(), user.as_fd(), user.as_fd()))
+        }
+        Streams::Piped { out: (_, out_end), err: err_pipe } => {
+            let files: Vec<BorrowedFd<'_>> =
+                [Some(out.as_fd()), err.as_ref().map(AsFd::as_fd)].into_iter().flatten().collect();
+            output::hand_over(status, &files).map_err(|error| Failure::new("hand over output", "", &error))?;
+            let err_end = err_pipe.as_ref().map_or(out_end, |(_, end)| end);
+            place(null()?.as_fd(), out_end.as_fd(), err_end.as_fd())
+        }
+        Streams::Direct => place(null()?.as_fd(), out.as_fd(), err.as_ref().unwrap_or(&out).as_fd()),
+    };
+    placed.map_err(|error| Failure::new("connect streams", "", &error.into()))
+}
+
+fn null() -> Result<File, Failure> {
+    File::open("/dev/null").map_err(|error| Failure::new("open", "/dev/null", &error))
+}
+
+/// Opens one output file for appending, with a banner where it is not the first attempt's.
+fn open_output(start: &StartTask, pattern: &[u8], step: &'static str) -> Result<File, Failure> {
+    let parts = PathParts {
+        name: &start.name,
+        member: start.member,
+        is_array: start.is_array,
+        rank: start.task.rank,
+    };
+    let path = expand_path(pattern, parts);
+    let open = || -> io::Result<File> {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o666)
+            .custom_flags(libc::O_NOCTTY)
+            .open(std::ffi::OsStr::from_bytes(&path))?;
+        if start.number > 1 {
+            file.write_all(format!("--- fourplane: attempt {} ---\n", start.number).as_bytes())?;
+        } else if path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.len() == 255) {
+            file.write_all(b"--- fourplane: this file's name was cut to 255 bytes ---\n")?;
+        }
+        Ok(file)
+    };
+    open().map_err(|error| Failure::new(step, &path, &error))
+}
+
+/// The script as an unnamed file. It stays open over exec, for the interpreter to read.
+fn script_file(text: &[u8]) -> Result<OwnedFd, Failure> {
+    let make = || -> io::Result<OwnedFd> {
+        let fd = rustix::fs::memfd_create("fourplane-script", MemfdFlags::empty())?;
+        let mut file = File::from(fd);
+        file.write_all(text)?;
+        Ok(file.into())
+    };
+    make().map_err(|error| Failure::new("store script", "", &error))
+}
+
+/// Shows an outside witness that this attempt runs: a second run of it finds the file there.
+fn leave_witness(dir: &Path, start: &StartTask) -> Result<(), Failure> {
+    let path = dir.join(format!("{:032x}", u128::from_be_bytes(start.nonce)));
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .map(drop)
+        .map_err(|error| Failure::new("leave witness", path.as_os_str().as_bytes(), &error))
+}
+
+fn exec(start: &StartTask, plan: &Plan<'_>, script: Option<&OwnedFd>) -> Result<Never, Failure> {
+    let launch = &*start.launch;
+    let mut argv = launch.argv.clone();
+    if let (Some(script), Some(name)) = (script, argv.iter_mut().skip(1).find(|arg| *arg == b"-")) {
+        *name = format!("/dev/fd/{}", script.as_raw_fd()).into_bytes();
+    }
+    let program = launch.argv.first().cloned().unwrap_or_default();
+    let inner = |bytes: Vec<u8>| {
+        CString::new(bytes).map_err(|_| Failure::new("exec", &program, &io::Error::from_raw_os_error(libc::EINVAL)))
+    };
+    let argv = argv.into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
+    let env = environment(start, &plan.scratch).into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
+    let mut refused = io::Error::from_raw_os_error(libc::ENOENT);
+    for candidate in candidates(launch, &program) {
+        let error = sys::exec(&inner(candidate)?, &argv, &env);
+        // As shells do: go on looking, but remember that there was one.
+        let absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR));
+        if !absent {
+            refused = error;
+        }
+    }
+    Err(Failure::new("exec", &program, &refused))
+}
+
+/// Where a program may be: itself if it names a path, else in each directory of the user's PATH.
+fn candidates(launch: &LaunchSpec, program: &[u8]) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_vec()];
+    }
+    let path = launch.env.iter().find_map(|pair| pair.strip_prefix(b"PATH="));
+    let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
+    let dirs = path.split(|&byte| byte == b':').map(|dir| if dir.is_empty() { b"." } else { dir });
+    if program.is_empty() {
+        return Vec::new();
+    }
+    dirs.map(|dir| [dir, b"/", program].concat()).collect()
+}
+
+/// Variables of ours that a job may keep from its submitter: how to find the server.
+const KEPT: [&[u8]; 2] = [b"FOURPLANE_SERVER", b"FOURPLANE_STATE"];
+
+/// The user's environment with what the job is told about itself.
+pub(crate) fn environment(start: &StartTask, scratch: &Path) -> Vec<Vec<u8>> {
+    let indices: Vec<String> = start.devices.iter().map(|(index, _)| index.to_string()).collect();
+    let indices = indices.join(",");
+    let rank = start.task.rank.0.to_string();
+    let mut own: Vec<(&str, Vec<u8>)> = vec![
+        ("FOURPLANE_JOB_ID", start.member.job.0.to_string().into_bytes()),
+        ("FOURPLANE_ATTEMPT", start.number.to_string().into_bytes()),
+        ("FOURPLANE_TASK_RANK", rank.clone().into_bytes()),
+        ("FOURPLANE_SCRATCH", scratch.as_os_str().as_bytes().to_vec()),
+        ("RANK", rank.clone().into_bytes()),
+        ("LOCAL_RANK", rank.into_bytes()),
+        ("NODE_RANK", b"0".to_vec()),
+        ("WORLD_SIZE", start.world_size.to_string().into_bytes()),
+        ("MASTER_ADDR", b"127.0.0.1".to_vec()),
+        ("MASTER_PORT", start.rendezvous_port.to_string().into_bytes()),
+        ("CUDA_VISIBLE_DEVICES", indices.clone().into_bytes()),
+        ("ROCR_VISIBLE_DEVICES", indices.into_bytes()),
+    ];
+    if start.is_array {
+        own.push(("FOURPLANE_ARRAY_INDEX", start.member.index.0.to_string().into_bytes()));
+    }
+    let kept = |pair: &&Vec<u8>| {
+        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
+        let ours = name.starts_with(b"FOURPLANE_") && !KEPT.contains(&name);
+        !ours && own.iter().all(|(own_name, _)| own_name.as_bytes() != name)
+    };
+    let mut env: Vec<Vec<u8>> = start.launch.env.iter().filter(kept).cloned().collect();
+    env.extend(own.iter().map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
+    env
+}

@@ -1,0 +1,155 @@
+//! Slots: a cgroup, a scratch directory and a lock, kept and reused, so that a trivial job
+//! creates and deletes no inode (decision D14). A slot has one user at a time and is handed on
+//! only when it is provably empty.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::cgroup::{Cgroups, Limits};
+
+/// One slot, held by at most one task.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) index: u32,
+    /// Who owns its scratch directory; none until its first task.
+    uid: Option<u32>,
+    /// What its cgroup is set to.
+    limits: Option<Limits>,
+}
+
+impl Slot {
+    /// A slot as an earlier supervisor left it.
+    pub(crate) fn of_earlier(index: u32, uid: u32) -> Self {
+        Self { index, uid: Some(uid), limits: None }
+    }
+
+    /// The name of its cgroup.
+    pub(crate) fn group(&self) -> String {
+        format!("slot-{}", self.index)
+    }
+}
+
+/// All slots that no task holds.
+pub(crate) struct Slots {
+    dir: PathBuf,
+    free: Vec<Slot>,
+    next: u32,
+}
+
+impl Slots {
+    /// Makes the directories below `dir`.
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.join("slots"))?;
+        let scratch = dir.join("scratch");
+        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&scratch)?;
+        std::fs::set_permissions(&scratch, std::fs::Permissions::from_mode(0o711))?;
+        let next = std::fs::read_dir(&scratch)?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("slot-")?.parse::<u32>().ok())
+            .max()
+            .map_or(0, |highest| highest + 1);
+        Ok(Self { dir: dir.to_owned(), free: Vec::new(), next })
+    }
+
+    /// Takes back the slots of an earlier supervisor: those not `in_use` and provably empty.
+    pub(crate) fn reclaim(&mut self, in_use: &[u32], cgroups: &Cgroups) {
+        for index in 0..self.next {
+            let slot = Slot { index, uid: None, limits: None };
+            // After a restart of the machine the groups are gone.
+            let empty = || cgroups.create(&slot.group()).is_ok() && cgroups.is_empty(&slot.group());
+            if !in_use.contains(&index) && self.try_lock(index).is_ok() && empty() {
+                self.release(slot);
+            }
+        }
+    }
+
+    /// Scratch directory of a slot.
+    pub(crate) fn scratch(&self, index: u32) -> PathBuf {
+        self.dir.join(format!("scratch/slot-{index}"))
+    }
+
+    /// Takes the lock of a slot, which its shim inherits. Fails while any process has it: its
+    /// shim, or a child of it that has not become the user's program.
+    pub(crate) fn try_lock(&self, index: u32) -> io::Result<File> {
+        let path = self.dir.join(format!("slots/{index}.lock"));
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+
+    /// An empty slot for a task of `uid`, its limits set.
+    pub(crate) fn acquire(&mut self, uid: u32, limits: &Limits, cgroups: &Cgroups) -> io::Result<Slot> {
+        let same = self.free.iter().rposition(|slot| slot.uid == Some(uid));
+        let mut slot = match same {
+            Some(position) => self.free.swap_remove(position),
+            None => self.free.pop().unwrap_or_else(|| self.fresh()),
+        };
+        match self.prepare(&mut slot, uid, limits, cgroups) {
+            Ok(()) => Ok(slot),
+            Err(error) => {
+                // Half set: forget what it is set to, so that all is set again.
+                self.free.push(Slot { limits: None, uid: None, ..slot });
+                Err(error)
+            }
+        }
+    }
+
+    fn fresh(&mut self) -> Slot {
+        self.next += 1;
+        Slot { index: self.next - 1, uid: None, limits: None }
+    }
+
+    fn prepare(&self, slot: &mut Slot, uid: u32, limits: &Limits, cgroups: &Cgroups) -> io::Result<()> {
+        let group = slot.group();
+        if slot.limits.is_none() {
+            cgroups.create(&group)?;
+        }
+        if slot.limits.as_ref() != Some(limits) {
+            slot.limits = None;
+            cgroups.limit(&group, limits)?;
+            slot.limits = Some(limits.clone());
+        }
+        if slot.uid != Some(uid) {
+            let scratch = self.scratch(slot.index);
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&scratch)?;
+            if std::fs::metadata(&scratch)?.uid() != uid {
+                std::os::unix::fs::chown(&scratch, Some(uid), None)?;
+            }
+            slot.uid = Some(uid);
+        }
+        cgroups.reset_peak(&group);
+        Ok(())
+    }
+
+    /// Takes a slot back whose cgroup is empty. It erases what was left in scratch, and
+    /// retires the slot where that fails.
+    pub(crate) fn release(&mut self, slot: Slot) {
+        if erase(&self.scratch(slot.index)).is_ok() {
+            self.free.push(slot);
+        }
+    }
+}
+
+/// Deletes what is in a directory, following no link out of it.
+fn erase(dir: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    // The user may have changed the mode of the directory itself.
+    if std::fs::metadata(dir)?.mode() & 0o7777 == 0o700 {
+        return Ok(());
+    }
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+}

@@ -1,0 +1,176 @@
+//! The system calls that no safe wrapper offers. All unsafe code of the project is here.
+#![expect(unsafe_code, reason = "fork, exec and identity changes have no safe form")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Which side of a fork this is.
+pub(crate) enum Fork {
+    Child,
+    Parent(libc::pid_t),
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Forks. Only for a process that never starts a thread.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: the supervisor and its shims have one thread, so the child sees no lock held.
+    match check(unsafe { libc::fork() })? {
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// Ends this process at once: no destructors, no buffers of the process it was forked from.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` takes any value and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for `pid`, or any child for -1. None if `block` is false and none has ended, or there
+/// is no such child.
+pub(crate) fn wait(pid: libc::pid_t, block: bool) -> Option<(libc::pid_t, i32)> {
+    let mut status = 0;
+    let options = if block { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: `status` lives over the call.
+        let ended = unsafe { libc::waitpid(pid, &raw mut status, options) };
+        if ended > 0 {
+            return Some((ended, status));
+        }
+        if ended == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+/// Becomes another user for good. Without privileges it succeeds only for the user's own ids.
+pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), (&'static str, io::Error)> {
+    // SAFETY: `groups` points to as many group ids as its length says; the rest takes integers.
+    unsafe {
+        if libc::geteuid() == 0 {
+            check(libc::setgroups(groups.len(), groups.as_ptr())).map_err(|error| ("setgroups", error))?;
+        }
+        check(libc::setresgid(gid, gid, gid)).map_err(|error| ("setgid", error))?;
+        check(libc::setresuid(uid, uid, uid)).map_err(|error| ("setuid", error))?;
+    }
+    Ok(())
+}
+
+/// Replaces this process by `path`; returns only the error.
+pub(crate) fn exec(path: &CStr, argv: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    // SAFETY: both arrays end in null and point to strings that outlive the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Closes every descriptor from 3 on but those of `keep`.
+pub(crate) fn close_all_but(keep: &mut [RawFd]) {
+    keep.sort_unstable();
+    let mut first: libc::c_uint = 3;
+    let close = |from: libc::c_uint, to: libc::c_uint| {
+        if from <= to {
+            // SAFETY: only called right after a fork, in code that uses only what it keeps.
+            unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
+        }
+    };
+    for &fd in keep.iter() {
+        let fd = fd.unsigned_abs();
+        if fd >= first {
+            close(first, fd.saturating_sub(1));
+            first = fd + 1;
+        }
+    }
+    close(first, libc::c_uint::MAX);
+}
+
+/// Blocks SIGCHLD and gives a non-blocking descriptor that is readable when one is pending.
+pub(crate) fn child_events() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised before use and the descriptor is owned by nobody else.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
+        let fd = check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Blocks every signal that can be blocked.
+pub(crate) fn block_signals() {
+    // SAFETY: the set is filled before use.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// Gives a job the signal handling that a login would: nothing blocked, nothing ignored.
+pub(crate) fn reset_signals() {
+    // SAFETY: default dispositions and an empty mask are valid in any process.
+    unsafe {
+        for signal in 1..=31 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// Sends a signal to a process, or to a group where `pid` is negative.
+pub(crate) fn kill(pid: libc::pid_t, signal: i32) -> io::Result<()> {
+    // SAFETY: `kill` takes integers.
+    check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// CPU time of all waited-for descendants, in nanoseconds.
+pub(crate) fn children_cpu() -> u64 {
+    // SAFETY: an all-zero `rusage` is valid and lives over the call.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let nanos = |time: libc::timeval| {
+        u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000).unwrap_or(0)
+    };
+    nanos(usage.ru_utime) + nanos(usage.ru_stime)
+}
+
+/// `CLOCK_BOOTTIME` in nanoseconds.
+pub(crate) fn boottime() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
+}
+
+/// Makes `command` start in a session of its own, as a child of nobody here.
+pub(crate) fn detach(command: &mut Command) {
+    let leave = || {
+        rustix::process::setsid()?;
+        match fork()? {
+            Fork::Child => Ok(()),
+            Fork::Parent(_) => exit_now(0),
+        }
+    };
+    // SAFETY: between fork and exec it only makes system calls.
+    unsafe { command.pre_exec(leave) };
+}
+
+/// Device number of a device file as (major, minor).
+pub(crate) fn device_numbers(rdev: u64) -> (u32, u32) {
+    (libc::major(rdev), libc::minor(rdev))
+}

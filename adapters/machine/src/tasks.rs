@@ -1,0 +1,630 @@
+//! What the supervisor knows of each task, and the way from start to proof of free.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use facts::TaskExit;
+use ops::ports::{NodeCommand, NodeReport, ReportBody, StartTask, TaskId, never_started};
+use units::{Bytes, Epoch, Seq};
+
+use crate::cgroup::{Cgroups, Limits};
+use crate::journal::{Entry, Journal, Nonce};
+use crate::shim::{self, Plan};
+use crate::slot::{Slot, Slots};
+use crate::supervisor::SupervisorConfig;
+use crate::sys::{self, Fork};
+
+const MS: u64 = 1_000_000;
+/// A task that ends sooner is not reported as running first.
+const QUICK: u64 = 20 * MS;
+/// Between looks at tasks whose shim is not our child, and at what will not die.
+const SLOW_LOOK: u64 = 100 * MS;
+/// Between looks at a group that was just killed.
+const QUICK_LOOK: u64 = 2 * MS;
+/// A shim that has written its exit record and lives so much longer moves output of processes
+/// that its job left behind; or, without cgroups, waits for them.
+const LINGER: u64 = 50 * MS;
+/// Report numbers are reserved so many at a time.
+const NUMBERS: u64 = 4_096;
+
+/// Stands for a slot in the record of a task that got none.
+const NO_SLOT: u32 = u32::MAX;
+
+/// How a task ended. Times in nanoseconds of `CLOCK_BOOTTIME`.
+struct End {
+    exit: TaskExit,
+    ended: u64,
+    cpu: Option<u64>,
+    memory_peak: Option<Bytes>,
+}
+
+impl End {
+    fn now(exit: TaskExit) -> Self {
+        Self { exit, ended: sys::boottime(), cpu: None, memory_peak: None }
+    }
+}
+
+struct Task {
+    nonce: Nonce,
+    /// Given back when the task is free.
+    slot: Option<Slot>,
+    /// The journal file that it writes to.
+    part: u32,
+    /// Its shim is a child of an earlier supervisor, or of nobody.
+    adopted: bool,
+    /// The shim is gone.
+    gone: bool,
+    /// The shim has come so far that the user's program may have run.
+    may_have_run: bool,
+    /// The user's program: process and start.
+    began: Option<(i32, u64)>,
+    said_running: bool,
+    /// A signal that came before the program did.
+    signal: Option<u8>,
+    kill_at: Option<u64>,
+    end: Option<End>,
+    said_ended: bool,
+    emptying_since: Option<u64>,
+    said_leaked: bool,
+    /// The number of the report that tells that it is free.
+    last_report: Option<u64>,
+}
+
+impl Task {
+    fn new(nonce: Nonce, slot: Option<Slot>, part: u32) -> Self {
+        Self {
+            nonce,
+            slot,
+            part,
+            adopted: false,
+            gone: false,
+            may_have_run: false,
+            began: None,
+            said_running: false,
+            signal: None,
+            kill_at: None,
+            end: None,
+            said_ended: false,
+            emptying_since: None,
+            said_leaked: false,
+            last_report: None,
+        }
+    }
+
+    /// The name of its cgroup.
+    fn group(&self) -> String {
+        self.slot.as_ref().map(Slot::group).unwrap_or_default()
+    }
+}
+
+/// All tasks that the server has not been told all about.
+pub(crate) struct Tasks {
+    config: SupervisorConfig,
+    boot_id: [u8; 16],
+    witness: Option<PathBuf>,
+    journal: Journal,
+    cgroups: Cgroups,
+    slots: Slots,
+    /// All that the server has not been told all about.
+    known: BTreeMap<TaskId, Task>,
+    /// Those not proven free.
+    live: BTreeSet<TaskId>,
+    by_nonce: HashMap<Nonce, TaskId>,
+    by_shim: HashMap<i32, TaskId>,
+    epoch: Epoch,
+    /// Owed to the server, oldest first.
+    reports: VecDeque<NodeReport>,
+    next_number: u64,
+    numbers: u64,
+    unsynced: bool,
+}
+
+impl Tasks {
+    /// Takes up where an earlier supervisor stopped.
+    pub(crate) fn open(config: SupervisorConfig, boot_id: [u8; 16], cgroups: Cgroups) -> io::Result<Self> {
+        let mut tasks = Self {
+            boot_id,
+            witness: std::env::var_os("FOURPLANE_WITNESS_DIR").map(PathBuf::from),
+            journal: Journal::open(&config.dir)?,
+            slots: Slots::open(&config.dir)?,
+            config,
+            cgroups,
+            known: BTreeMap::new(),
+            live: BTreeSet::new(),
+            by_nonce: HashMap::new(),
+            by_shim: HashMap::new(),
+            epoch: Epoch(0),
+            reports: VecDeque::new(),
+            next_number: 1,
+            numbers: 0,
+            unsynced: false,
+        };
+        tasks.recover()?;
+        Ok(tasks)
+    }
+
+    fn recover(&mut self) -> io::Result<()> {
+        let mut entries = Vec::new();
+        self.journal.read(|part, entry| entries.push((part, entry)))?;
+        let mut boot = self.boot_id;
+        let mut decisions: BTreeMap<TaskId, (Seq, [u8; 16])> = BTreeMap::new();
+        for (part, entry) in entries {
+            match entry {
+                Entry::Life { boot_id, epoch, numbers } => {
+                    boot = boot_id;
+                    self.epoch = self.epoch.max(epoch);
+                    self.numbers = self.numbers.max(numbers);
+                }
+                Entry::Intent { task, decision, nonce, slot, uid } => {
+                    decisions.insert(task, (decision, boot));
+                    let slot = (slot != NO_SLOT).then(|| Slot::of_earlier(slot, uid));
+                    self.insert(task, Task { adopted: true, ..Task::new(nonce, slot, part) });
+                }
+                Entry::Done { task } => self.forget(task),
+                fact => self.take_fact(fact),
+            }
+        }
+        self.next_number = self.numbers + 1;
+        self.reserve_numbers()?;
+        for (task, (decision, boot)) in decisions {
+            self.recover_task(task, decision, boot);
+        }
+        let in_use: Vec<u32> =
+            self.known.values().filter_map(|task| task.slot.as_ref().map(|slot| slot.index)).collect();
+        self.slots.reclaim(&in_use, &self.cgroups);
+        Ok(())
+    }
+
+    fn recover_task(&mut self, id: TaskId, decision: Seq, boot: [u8; 16]) {
+        let Some(task) = self.known.get_mut(&id) else { return };
+        if boot != self.boot_id {
+            // Nothing survives a restart of the machine, nor do times of before mean anything.
+            let exit = task.end.take().map_or(TaskExit::NodeRestart, |end| end.exit);
+            task.end = Some(End::now(exit));
+            task.began = None;
+            task.gone = true;
+            task.slot = None;
+            return;
+        }
+        let index = task.slot.as_ref().map_or(0, |slot| slot.index);
+        if !task.may_have_run && task.end.is_none() && self.slots.try_lock(index).is_ok() {
+            // The supervisor was killed between the record and the fork: it may be repeated.
+            self.journal.forget_start(id, decision);
+            self.forget(id);
+        }
+    }
+
+    fn insert(&mut self, id: TaskId, task: Task) {
+        self.by_nonce.insert(task.nonce, id);
+        self.live.insert(id);
+        self.known.insert(id, task);
+    }
+
+    fn forget(&mut self, id: TaskId) {
+        if let Some(task) = self.known.remove(&id) {
+            self.by_nonce.remove(&task.nonce);
+        }
+        self.live.remove(&id);
+    }
+
+    /// What a shim wrote.
+    fn take_fact(&mut self, entry: Entry) {
+        let (Entry::Shim { nonce, .. }
+        | Entry::Began { nonce, .. }
+        | Entry::Exit { nonce, .. }
+        | Entry::Failed { nonce, .. }) = &entry
+        else {
+            return;
+        };
+        let Some(task) = self.by_nonce.get(nonce).and_then(|id| self.known.get_mut(id)) else { return };
+        task.may_have_run = true;
+        match entry {
+            Entry::Began { pid, at, .. } => task.began = Some((pid, at)),
+            Entry::Exit { status, oom_kills, ended, cpu, peak, .. } => {
+                let exit = classify(status, oom_kills);
+                task.end = Some(End { exit, ended, cpu: Some(cpu), memory_peak: peak.map(Bytes) });
+                self.unsynced = true;
+            }
+            Entry::Failed { step, subject, errno, ended, .. } => {
+                let exit = never_started(&step, &subject, errno);
+                task.end = Some(End { exit, ended, cpu: None, memory_peak: None });
+                self.unsynced = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// The highest epoch that ever drove this node.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Remembers a higher epoch.
+    pub(crate) fn raise_epoch(&mut self, epoch: Epoch) -> io::Result<()> {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.journal.append(&[self.life()])?;
+        }
+        Ok(())
+    }
+
+    fn life(&self) -> Entry {
+        Entry::Life { boot_id: self.boot_id, epoch: self.epoch, numbers: self.numbers }
+    }
+
+    fn reserve_numbers(&mut self) -> io::Result<()> {
+        self.numbers = self.next_number + NUMBERS;
+        self.journal.append(&[self.life()])
+    }
+
+    /// Every task that the server has not been told all about.
+    pub(crate) fn ids(&self) -> Vec<TaskId> {
+        self.known.keys().copied().collect()
+    }
+
+    /// Reports above `number`, oldest first.
+    pub(crate) fn reports_after(&self, number: u64) -> Vec<NodeReport> {
+        let start = self.reports.partition_point(|report| report.number <= number);
+        self.reports.range(start..).cloned().collect()
+    }
+
+    /// Does what the server says. Only a failing journal is an error.
+    pub(crate) fn take(&mut self, command: NodeCommand) -> io::Result<()> {
+        match command {
+            NodeCommand::Start(start) => self.start(&start),
+            NodeCommand::Signal { task, signal } => {
+                self.signal(task, signal);
+                Ok(())
+            }
+            NodeCommand::Stop { task, signal, grace } => {
+                self.signal(task, signal);
+                if let Some(task) = self.known.get_mut(&task) {
+                    let at = sys::boottime().saturating_add(grace);
+                    task.kill_at = Some(task.kill_at.map_or(at, |earlier| earlier.min(at)));
+                }
+                Ok(())
+            }
+            NodeCommand::Acknowledge(number) => self.acknowledge(number),
+        }
+    }
+
+    fn start(&mut self, start: &StartTask) -> io::Result<()> {
+        let id = start.task;
+        if self.known.contains_key(&id) || self.journal.has_start(id, start.decision) {
+            return Ok(());
+        }
+        let limits = Limits {
+            memory: (start.resources.memory.0 > 0).then_some(start.resources.memory),
+            cores: start.resources.cores.0,
+            pids: self.config.pids_max,
+            devices: self.config.confine(start),
+        };
+        let uid = start.launch.uid;
+        let (slot, error) = match self.slots.acquire(uid, &limits, &self.cgroups) {
+            Ok(slot) => (Some(slot), None),
+            Err(error) => (None, Some(error)),
+        };
+        let index = slot.as_ref().map_or(NO_SLOT, |slot| slot.index);
+        let part = self.journal.current().1;
+        let intent = Entry::Intent { task: id, decision: start.decision, nonce: start.nonce, slot: index, uid };
+        self.journal.append(&[intent])?;
+        self.insert(id, Task::new(start.nonce, slot, part));
+        let forked = match error {
+            None => self.fork_shim(start, index),
+            Some(error) => Err(("prepare slot", error)),
+        };
+        match forked {
+            Ok(pid) => {
+                self.by_shim.insert(pid, id);
+            }
+            Err((step, error)) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                let failed = Entry::failed(start.nonce, step, &error.to_string(), errno, sys::boottime());
+                self.journal.append(&[failed])?;
+                if let Some(task) = self.known.get_mut(&id) {
+                    task.gone = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fork_shim(&mut self, start: &StartTask, index: u32) -> Result<i32, (&'static str, io::Error)> {
+        let lock = self.slots.try_lock(index).map_err(|error| ("lock slot", error))?;
+        let scratch = self.slots.scratch(index);
+        match sys::fork().map_err(|error| ("fork shim", error))? {
+            Fork::Parent(pid) => Ok(pid),
+            Fork::Child => {
+                let plan = Plan {
+                    journal: self.journal.current().0,
+                    lock: &lock,
+                    cgroups: &self.cgroups,
+                    group: &format!("slot-{index}"),
+                    scratch,
+                    terminal: terminal_path(&self.config.dir, start.task),
+                    witness: self.witness.as_deref(),
+                };
+                // A panic must not unwind into a second supervisor.
+                let run = std::panic::AssertUnwindSafe(|| shim::run(start, &plan));
+                let _ = std::panic::catch_unwind(run);
+                sys::exit_now(70)
+            }
+        }
+    }
+
+    /// Signals every process of a task, at once or as soon as it is there.
+    fn signal(&mut self, id: TaskId, signal: u8) {
+        let Some(task) = self.known.get_mut(&id) else { return };
+        if task.end.is_some() {
+            return;
+        }
+        let Some((pid, _)) = task.began else {
+            task.signal = Some(signal);
+            return;
+        };
+        let pids = self.cgroups.processes(&task.group()).unwrap_or_default();
+        let targets = if self.cgroups.can_prove() { pids } else { vec![-pid] };
+        for target in targets {
+            if target != 0 {
+                // One that has ended meanwhile needs no signal.
+                let _ = sys::kill(target, i32::from(signal));
+            }
+        }
+    }
+
+    fn kill(&self, task: &Task) {
+        self.cgroups.kill(&task.group());
+        if let (false, Some((pid, _)), None) = (self.cgroups.can_prove(), task.began, &task.end) {
+            let _ = sys::kill(-pid, libc::SIGKILL);
+        }
+    }
+
+    fn acknowledge(&mut self, number: u64) -> io::Result<()> {
+        let mut done = Vec::new();
+        while let Some(report) = self.reports.pop_front_if(|report| report.number <= number) {
+            let (ReportBody::Running { task, .. }
+            | ReportBody::Ended { task, .. }
+            | ReportBody::Freed { task, .. }
+            | ReportBody::Leaked { task, .. }) = report.body;
+            if self.known.get(&task).is_some_and(|task| task.last_report == Some(report.number)) {
+                done.push(Entry::Done { task });
+                self.forget(task);
+            }
+        }
+        if done.is_empty() { Ok(()) } else { self.journal.append(&done) }
+    }
+
+    /// Waits for every child that has ended. Those that are no shims are orphans of jobs.
+    pub(crate) fn reap(&mut self) {
+        while let Some((pid, _)) = sys::wait(-1, false) {
+            if let Some(task) = self.by_shim.remove(&pid).and_then(|id| self.known.get_mut(&id)) {
+                task.gone = true;
+            }
+        }
+    }
+
+    /// Looks at every task that is not free. Gives the time of the next look, if one is due
+    /// without anything else happening.
+    pub(crate) fn look(&mut self) -> io::Result<Option<u64>> {
+        for id in &self.live {
+            if let Some(task) = self.known.get_mut(id)
+                && task.adopted
+                && !task.gone
+            {
+                let index = task.slot.as_ref().map_or(0, |slot| slot.index);
+                task.gone = self.slots.try_lock(index).is_ok();
+            }
+        }
+        // Read after looking who is gone: what a shim wrote, it wrote before it went.
+        let mut facts = Vec::new();
+        self.journal.read(|_, entry| facts.push(entry))?;
+        for fact in facts {
+            self.take_fact(fact);
+        }
+        let mut next: Option<u64> = None;
+        for id in self.live.clone() {
+            if let Some(at) = self.look_at(id)? {
+                next = Some(next.map_or(at, |earlier| earlier.min(at)));
+            }
+        }
+        if self.journal.is_full() {
+            let in_use = self.known.values().map(|task| task.part).collect();
+            self.journal.rotate(&self.life(), &in_use)?;
+        }
+        Ok(next)
+    }
+
+    fn look_at(&mut self, id: TaskId) -> io::Result<Option<u64>> {
+        let now = sys::boottime();
+        let Some(task) = self.known.get_mut(&id) else { return Ok(None) };
+        if task.gone && task.end.is_none() {
+            let exit = if task.may_have_run {
+                TaskExit::Unknown
+            } else {
+                never_started("start shim", "", libc::EIO)
+            };
+            task.end = Some(End::now(exit));
+        }
+        if let Some(end) = &task.end {
+            let due = end.ended + LINGER;
+            if task.gone || now >= due {
+                return self.settle(id, now);
+            }
+            return Ok(Some(due));
+        }
+        let mut next = task.adopted.then_some(now + SLOW_LOOK);
+        match task.began {
+            None => next = Some(now + QUICK),
+            Some((_, at)) if !task.said_running => {
+                if now < at + QUICK {
+                    next = Some(at + QUICK);
+                } else {
+                    task.said_running = true;
+                    self.report(ReportBody::Running { task: id, at })?;
+                }
+            }
+            Some(_) => {}
+        }
+        Ok([next, self.press(id, now)].into_iter().flatten().min())
+    }
+
+    /// Delivers what a running task is owed: a signal that came early, the kill after the grace.
+    fn press(&mut self, id: TaskId, now: u64) -> Option<u64> {
+        let task = self.known.get_mut(&id)?;
+        if task.began.is_some()
+            && let Some(signal) = task.signal.take()
+        {
+            self.signal(id, signal);
+        }
+        let task = self.known.get_mut(&id)?;
+        let at = task.kill_at?;
+        if now < at {
+            return Some(at);
+        }
+        task.kill_at = Some(now + SLOW_LOOK);
+        let task = self.known.get(&id)?;
+        self.kill(task);
+        Some(now + SLOW_LOOK)
+    }
+
+    /// The program has ended: clears away what it left, and says when nothing is left.
+    fn settle(&mut self, id: TaskId, now: u64) -> io::Result<Option<u64>> {
+        let Some(task) = self.known.get(&id) else { return Ok(None) };
+        if self.is_free(task) {
+            return self.free(id, now).map(|()| None);
+        }
+        self.kill(task);
+        let since = task.emptying_since.unwrap_or(now);
+        let reason = (now - since >= self.config.leak_after && !task.said_leaked).then(|| self.leftovers(task));
+        let Some(task) = self.known.get_mut(&id) else { return Ok(None) };
+        task.emptying_since = Some(since);
+        // Most groups are empty a moment after the kill: one report then tells both.
+        if now - since >= LINGER {
+            self.say_ended(id, None)?;
+        }
+        if let Some(reason) = reason {
+            self.report(ReportBody::Leaked { task: id, since, reason })?;
+            if let Some(task) = self.known.get_mut(&id) {
+                task.said_leaked = true;
+            }
+        }
+        Ok(Some(now + if now - since < LINGER { QUICK_LOOK } else { SLOW_LOOK }))
+    }
+
+    /// The proof: first no shim, nor a child of it that is not yet the job; then an empty group.
+    fn is_free(&self, task: &Task) -> bool {
+        let Some(slot) = &task.slot else { return true };
+        if self.slots.try_lock(slot.index).is_err() {
+            return false;
+        }
+        if self.cgroups.can_prove() {
+            return self.cgroups.is_empty(&slot.group());
+        }
+        // The shim waited for all that descended from it, if it came to its end.
+        let vanished = matches!(task.end, Some(End { exit: TaskExit::Unknown, .. }));
+        !vanished
+    }
+
+    fn free(&mut self, id: TaskId, now: u64) -> io::Result<()> {
+        self.live.remove(&id);
+        let Some(task) = self.known.get_mut(&id) else { return Ok(()) };
+        let slot = task.slot.take();
+        // One that the server may have heard of before is told in two parts: it then takes
+        // the second even where it knows the first.
+        let number = if task.said_ended || task.adopted {
+            self.say_ended(id, None)?;
+            self.report(ReportBody::Freed { task: id, at: now })?
+        } else {
+            self.say_ended(id, Some(now))?
+        };
+        if let Some(task) = self.known.get_mut(&id) {
+            task.last_report = Some(number);
+        }
+        if let Some(slot) = slot {
+            self.slots.release(slot);
+        }
+        Ok(())
+    }
+
+    fn say_ended(&mut self, id: TaskId, freed: Option<u64>) -> io::Result<u64> {
+        let Some(task) = self.known.get_mut(&id) else { return Ok(0) };
+        let (false, Some(end)) = (task.said_ended, &task.end) else { return Ok(0) };
+        let body = ReportBody::Ended {
+            task: id,
+            exit: end.exit.clone(),
+            started: task.began.map(|(_, at)| at),
+            ended: end.ended,
+            freed,
+            cpu: end.cpu,
+            memory_peak: end.memory_peak,
+        };
+        task.said_ended = true;
+        self.report(body)
+    }
+
+    fn report(&mut self, body: ReportBody) -> io::Result<u64> {
+        if self.next_number > self.numbers {
+            self.reserve_numbers()?;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.reports.push_back(NodeReport { number, body });
+        Ok(number)
+    }
+
+    /// What is left of a task, in words.
+    fn leftovers(&self, task: &Task) -> String {
+        let pids = self.cgroups.processes(&task.group()).unwrap_or_default();
+        if pids.is_empty() {
+            return if self.cgroups.can_prove() {
+                "its shim does not end".to_owned()
+            } else {
+                "its shim vanished, and without cgroups nothing proves that its processes ended".to_owned()
+            };
+        }
+        let each: Vec<String> = pids.iter().take(4).map(|&pid| describe(pid)).collect();
+        let more = if pids.len() > 4 { format!(" and {} more", pids.len() - 4) } else { String::new() };
+        format!("{}{more}", each.join(", "))
+    }
+
+    /// While no server listens, ends are made to survive a power loss by ourselves.
+    pub(crate) fn sync_ends(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.unsynced) { self.journal.sync() } else { Ok(()) }
+    }
+}
+
+/// Tells a kill by the kernel for want of memory from any other. A job that outlives the kill
+/// of one of its processes ended as it says.
+fn classify(status: i32, oom_kills: u64) -> TaskExit {
+    let byte = |value: i32| u8::try_from(value).unwrap_or(u8::MAX);
+    if status != 0 && oom_kills > 0 {
+        TaskExit::OutOfMemory(status)
+    } else if libc::WIFSIGNALED(status) {
+        TaskExit::Signalled(byte(libc::WTERMSIG(status)))
+    } else {
+        TaskExit::Exited(byte(libc::WEXITSTATUS(status)))
+    }
+}
+
+/// A process with its state: what does not die is mostly frozen or stuck in the kernel.
+fn describe(pid: i32) -> String {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let status = read("status");
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("?").trim();
+    let frozen = read("cgroup").lines().any(|line| {
+        let mut words = line.splitn(3, ':').skip(1);
+        let path = words.next().filter(|name| *name == "freezer").and(words.next());
+        path.is_some_and(|path| {
+            let state = std::fs::read_to_string(format!("/sys/fs/cgroup/freezer{path}/freezer.state"));
+            state.is_ok_and(|state| state.trim() != "THAWED")
+        })
+    });
+    let state = if frozen { "frozen by its freezer cgroup" } else { field("State:") };
+    format!("process {pid} ({}) is {state}", field("Name:"))
+}
+
+/// Where the terminal of a task is served.
+pub(crate) fn terminal_path(dir: &Path, task: TaskId) -> PathBuf {
+    dir.join(format!("tty/{}-{}.sock", task.attempt.0, task.rank.0))
+}

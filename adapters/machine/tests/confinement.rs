@@ -1,0 +1,140 @@
+//! What a job may not do, and what is left of it afterwards: nothing, or it is told.
+
+use std::fs;
+
+use facts::TaskExit;
+use ops::ports::ReportBody;
+use rustix::process::Signal;
+
+use crate::world::{World, change, is_root, kill, until};
+
+#[test]
+fn what_leaves_the_session_is_killed_all_the_same() {
+    let mut world = World::new();
+    let start = world.shell(1, "setsid sleep 60 & (setsid setsid sleep 60 &) ; sleep 0.1; exit 0");
+    world.start(&start);
+    let (exit, freed) = world.ended(start.task);
+    assert_eq!(exit, TaskExit::Exited(0));
+    if freed.is_none() {
+        world.freed(start.task);
+    }
+    assert!(world.processes(0).is_empty());
+}
+
+#[test]
+fn a_frozen_process_is_a_leaked_hold_until_it_is_thawed() {
+    if !is_root("a_frozen_process_is_a_leaked_hold_until_it_is_thawed") {
+        return;
+    }
+    let freezer = format!("/sys/fs/cgroup/freezer/fourplane-test-{}", std::process::id());
+    if fs::create_dir(&freezer).is_err() {
+        eprintln!("SKIPPED a_frozen_process_is_a_leaked_hold_until_it_is_thawed: no v1 freezer");
+        return;
+    }
+    let mut world = World::new();
+    let start = world.shell(1, "sleep 60 & echo $! > pid; sleep 0.5");
+    world.start(&start);
+    let pid = until("the child is there", || fs::read_to_string(world.path("pid")).ok()?.trim().parse::<i32>().ok());
+    fs::write(format!("{freezer}/cgroup.procs"), pid.to_string()).unwrap();
+    fs::write(format!("{freezer}/freezer.state"), "FROZEN").unwrap();
+    let (exit, freed) = world.ended(start.task);
+    assert_eq!((exit, freed), (TaskExit::Exited(0), None));
+    let reason = world.wait("the leak", |body| match body {
+        ReportBody::Leaked { reason, .. } => Some(reason.clone()),
+        _ => None,
+    });
+    assert_eq!(reason, format!("process {pid} (sleep) is frozen by its freezer cgroup"));
+    // Its slot is not handed on.
+    let other = world.shell(2, "echo $FOURPLANE_SCRATCH");
+    assert_eq!(world.run(&other), TaskExit::Exited(0));
+    assert!(world.read("job-2.out").ends_with("slot-1\n"));
+    fs::write(format!("{freezer}/freezer.state"), "THAWED").unwrap();
+    world.freed(start.task);
+    until("the freezer is empty", || fs::remove_dir(&freezer).ok());
+}
+
+#[test]
+fn a_slot_is_handed_on_empty() {
+    if !is_root("a_slot_is_handed_on_empty") {
+        return;
+    }
+    let mut world = World::new();
+    let line = "pwd; ls -A $FOURPLANE_SCRATCH; stat -c %u:%a $FOURPLANE_SCRATCH; cd $FOURPLANE_SCRATCH && \
+                mkdir -p a/b && echo x > a/b/c && ln -s /etc d && chmod 0 a && chmod 500 .";
+    for (attempt, uid) in [(1, 12_345), (2, 12_345), (3, 65_534)] {
+        let mut start = world.shell(attempt, line);
+        change(&mut start, |launch| launch.uid = uid);
+        assert_eq!(world.run(&start), TaskExit::Exited(0));
+        let expect = format!("{}\n{uid}:700\n", world.home.path().display());
+        assert_eq!(world.read(&format!("job-{attempt}.out")), expect);
+    }
+    let slots = fs::read_dir(world.state().join("scratch")).unwrap().count();
+    assert_eq!(slots, 1, "one slot served all three");
+    assert!(fs::exists("/etc/passwd").unwrap());
+}
+
+#[test]
+fn a_fork_storm_meets_its_limit() {
+    if !is_root("a_fork_storm_meets_its_limit") {
+        return;
+    }
+    let mut world = World::new();
+    let storm = "import os, time\nn = 0\nwhile n < 500:\n  try:\n    pid = os.fork()\n  except OSError:\n    \
+                 break\n  if pid == 0:\n    time.sleep(60)\n  n += 1\nprint(n)";
+    let start = world.task(1, &["/usr/bin/python3", "-c", storm]);
+    assert_eq!(world.run(&start), TaskExit::Exited(0));
+    let started: u32 = world.read("job-1.out").trim().parse().unwrap();
+    assert_eq!(started, 63);
+    until("all are gone", || world.processes(0).is_empty().then_some(()));
+}
+
+#[test]
+fn a_job_cannot_end_its_shim() {
+    if !is_root("a_job_cannot_end_its_shim") {
+        return;
+    }
+    let mut world = World::new();
+    let start = world.shell(1, "kill -9 $PPID 2>/dev/null || echo refused; sleep 0.1; exit 6");
+    assert_eq!(world.run(&start), TaskExit::Exited(6));
+    assert_eq!(world.read("job-1.out"), "refused\n");
+}
+
+#[test]
+fn devices_not_given_cannot_be_opened() {
+    if !is_root("devices_not_given_cannot_be_opened") {
+        return;
+    }
+    let devices = tempfile::tempdir().unwrap();
+    // Stand-ins for GPUs that any machine has: zero and full.
+    for (name, minor) in [("nvidia0", 5), ("nvidia1", 7)] {
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let device = rustix::fs::makedev(1, minor);
+        let made = rustix::fs::mknodat(rustix::fs::CWD, devices.path().join(name), rustix::fs::FileType::CharacterDevice, mode, device);
+        made.unwrap();
+    }
+    let mut world = World::with_env(&[("FOURPLANE_TEST_DEVICES", devices.path().to_str().unwrap())]);
+    if !fs::exists("/sys/fs/cgroup/devices").unwrap() {
+        eprintln!("SKIPPED devices_not_given_cannot_be_opened: no v1 devices controller");
+        return;
+    }
+    let line = "for d in zero full; do head -c 1 /dev/$d >/dev/null 2>&1 && echo $d; done; true";
+    for (attempt, given, expect) in [(1, vec![], ""), (2, vec![1], "full\n"), (3, vec![0, 1], "zero\nfull\n")] {
+        let mut start = world.shell(attempt, line);
+        start.devices = given.into_iter().map(|index| (index, String::new())).collect();
+        assert_eq!(world.run(&start), TaskExit::Exited(0));
+        assert_eq!(world.read(&format!("job-{attempt}.out")), expect);
+    }
+}
+
+#[test]
+fn a_kill_from_outside_is_a_plain_signal() {
+    if !is_root("a_kill_from_outside_is_a_plain_signal") {
+        return;
+    }
+    let mut world = World::new();
+    let start = world.task(1, &["sleep", "60"]);
+    world.start(&start);
+    world.running(start.task);
+    kill(world.processes(0)[0], Signal::KILL);
+    assert_eq!(world.ended(start.task).0, TaskExit::Signalled(9));
+}

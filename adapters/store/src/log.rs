@@ -1,0 +1,310 @@
+//! The event log: what an append acknowledged survives a power loss.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use facts::Hash32;
+use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, Snapshot, StoreError, Visit};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use units::{JobId, Seq};
+
+use crate::checkpoint::Checkpointer;
+use crate::database::{self, Errors};
+use crate::head::{self, HeadFile};
+use crate::space::Reserve;
+use crate::{rows, snapshot};
+
+/// Sizes of what a log keeps on disk beside its history, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The WAL's preallocated length. Copying to `log.db` starts when half of it is used.
+    pub wal: u64,
+    /// Space given up when the disk is full. New work is refused when less than this is free.
+    pub reserve: u64,
+}
+
+impl Default for Options {
+    /// 32 MiB of WAL, 64 MiB of reserve.
+    fn default() -> Self {
+        Self { wal: 32 << 20, reserve: 64 << 20 }
+    }
+}
+
+/// The event log of one state directory, held by one server.
+pub struct SqliteLog {
+    // Fields drop in this order: the thread ends, then the log closes, then others may open it.
+    checkpointer: Checkpointer,
+    db: Connection,
+    head: Head,
+    head_file: HeadFile,
+    reserve: Reserve,
+    dir: PathBuf,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl SqliteLog {
+    /// Opens the log in `dir`, making both if they are missing.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] while another process has it open, [`StoreError::Damaged`] if its
+    /// end is not what was acknowledged, [`StoreError::Newer`] if a newer version wrote it.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, StoreError> {
+        let path = database::log_path(dir);
+        let at = Errors::new(&path, Seq(1));
+        make_dir(dir).map_err(|error| at.io("making the directory of", error))?;
+        let lock = lock(dir, &at)?;
+        let reserve = Reserve::new(dir, options.reserve);
+        let mut db = database::open(dir, options.wal, &reserve)?;
+        let head = database::last(&db, &at)?;
+        let known = head::read(dir).map_err(|error| at.io("reading the head file beside", error))?;
+        check_tail(&db, known, head, &at)?;
+        let head_file = HeadFile::open(dir).map_err(|error| at.io("opening the head file beside", error))?;
+        let checkpointer = Checkpointer::new(dir, &mut db, options.wal, reserve.clone())?;
+        Ok(Self { checkpointer, db, head, head_file, reserve, dir: dir.to_owned(), path, _lock: lock })
+    }
+
+    fn at(&self, seq: Seq) -> Errors {
+        Errors::new(&self.path, seq)
+    }
+
+    fn reading<T>(&self, result: rusqlite::Result<T>) -> Result<T, StoreError> {
+        result.map_err(|error| self.at(self.head.seq).sql("reading", error))
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<Head, StoreError> {
+        let at = self.at(self.head.seq.next());
+        let head = self.head;
+        let mut transact = || {
+            let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let head = write(&transaction, head, batch)?;
+            transaction.commit()?;
+            Ok(head)
+        };
+        transact().map_err(|error| at.sql("appending to", error))
+    }
+}
+
+impl LogStore for SqliteLog {
+    fn head(&self) -> Head {
+        self.head
+    }
+
+    fn append(&mut self, batch: &Batch) -> Result<Head, StoreError> {
+        self.head = match self.commit(batch) {
+            Err(StoreError::DiskFull { .. }) if self.reserve.release() => self.commit(batch)?,
+            done => done?,
+        };
+        // Only a witness: the events are durable already, so its failure takes nothing back.
+        drop(self.head_file.write(self.head));
+        self.checkpointer.after_commit(&self.db);
+        Ok(self.head)
+    }
+
+    fn scan(&self, after: Head, visit: Visit<'_>) -> Result<Head, StoreError> {
+        let at = self.at(after.seq);
+        let end = database::walk(&self.db, &at, after, visit)?;
+        if end != self.head {
+            return Err(at.to(end.seq.next()).damaged("it was there when the log was opened"));
+        }
+        Ok(end)
+    }
+
+    fn event(&self, seq: Seq) -> Result<Option<Vec<u8>>, StoreError> {
+        if seq == Seq(0) || seq > self.head.seq {
+            return Ok(None);
+        }
+        let before = Seq(seq.0 - 1);
+        let hash = self.reading(database::hash_at(&self.db, before))?;
+        let hash = hash.ok_or_else(|| self.at(before).damaged("it is missing"))?;
+        let select = || {
+            self.db
+                .prepare_cached("SELECT body, hash FROM event WHERE seq = ?1")?
+                .query_row([seq.0.cast_signed()], |row| Ok((row.get(0)?, Hash32(row.get(1)?))))
+                .optional()
+        };
+        let found: Option<(Vec<u8>, Hash32)> = self.reading(select())?;
+        match found {
+            None => Err(self.at(seq).damaged("it is missing")),
+            Some((body, linked)) if (Head { seq: before, hash }).then(&body).hash == linked => Ok(Some(body)),
+            Some(_) => Err(self.at(seq).damaged("its bytes do not fit the hash chain")),
+        }
+    }
+
+    fn idem(&self, key: &Hash32) -> Result<Option<IdemRow>, StoreError> {
+        let select = || {
+            self.db
+                .prepare_cached("SELECT request, seq, sum FROM idem WHERE key = ?1")?
+                .query_row([key.0], |row| {
+                    let seq: i64 = row.get(1)?;
+                    let found =
+                        IdemRow { key: *key, request: Hash32(row.get(0)?), seq: Seq(seq.cast_unsigned()) };
+                    Ok((found, row.get(2)?))
+                })
+                .optional()
+        };
+        let Some((found, sum)) = self.reading(select())? else { return Ok(None) };
+        self.checked(rows::idem_sum(&found) == sum, "reading an idempotency key of")?;
+        Ok(Some(found))
+    }
+
+    fn payload(&self, job: JobId) -> Result<Option<Vec<u8>>, StoreError> {
+        let select = || {
+            self.db
+                .prepare_cached("SELECT bytes, sum FROM payload WHERE job = ?1")?
+                .query_row([job.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        };
+        let found: Option<(Vec<u8>, i64)> = self.reading(select())?;
+        let Some((bytes, sum)) = found else { return Ok(None) };
+        self.checked(rows::payload_sum(job, &bytes) == sum, "reading a job's payload in")?;
+        Ok(Some(bytes))
+    }
+
+    fn side(&self, table: SideTable) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+        let select = || {
+            self.db
+                .prepare_cached("SELECT key, value, sum FROM side WHERE kind = ?1 ORDER BY key")?
+                .query_map([rows::kind(table)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<Vec<(Vec<u8>, Vec<u8>, i64)>>>()
+        };
+        let mut all = Vec::new();
+        for (key, value, sum) in self.reading(select())? {
+            self.checked(rows::side_sum(rows::kind(table), &key, &value) == sum, "reading a side table of")?;
+            all.push((key, value));
+        }
+        Ok(all)
+    }
+
+    fn side_row(&self, table: SideTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let select = || {
+            self.db
+                .prepare_cached("SELECT value, sum FROM side WHERE kind = ?1 AND key = ?2")?
+                .query_row(params![rows::kind(table), key], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        };
+        let found: Option<(Vec<u8>, i64)> = self.reading(select())?;
+        let Some((value, sum)) = found else { return Ok(None) };
+        self.checked(rows::side_sum(rows::kind(table), key, &value) == sum, "reading a side table of")?;
+        Ok(Some(value))
+    }
+
+    fn snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        let failed = |error| self.at(Seq(1)).io("reading snapshots beside", error);
+        for (_, path) in snapshot::list(&self.dir).map_err(failed)? {
+            let Some(found) = snapshot::read(&path).map_err(failed)? else { continue };
+            if self.reading(database::hash_at(&self.db, found.head.seq))? == Some(found.head.hash) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn put_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        // It only saves time; the space that is left belongs to the ends of jobs.
+        if self.reserve.is_low() {
+            return Err(StoreError::DiskFull { path: self.path.display().to_string() });
+        }
+        snapshot::put(&self.dir, snapshot)
+            .map_err(|error| self.at(snapshot.head.seq).io("writing a snapshot beside", error))
+    }
+
+    fn low_space(&self) -> bool {
+        self.reserve.is_low()
+    }
+}
+
+impl SqliteLog {
+    fn checked(&self, fits: bool, doing: &'static str) -> Result<(), StoreError> {
+        if fits { Ok(()) } else { Err(self.at(self.head.seq).failed(doing, rows::MISMATCH)) }
+    }
+}
+
+fn write(to: &Transaction<'_>, mut head: Head, batch: &Batch) -> rusqlite::Result<Head> {
+    let mut insert = to.prepare_cached("INSERT INTO event(seq, body, hash) VALUES (?1, ?2, ?3)")?;
+    for body in &batch.events {
+        head = head.then(body);
+        insert.execute(params![head.seq.0.cast_signed(), body, head.hash.0])?;
+    }
+    for row in &batch.idem {
+        to.prepare_cached("INSERT OR REPLACE INTO idem(key, request, seq, sum) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![row.key.0, row.request.0, row.seq.0.cast_signed(), rows::idem_sum(row)])?;
+    }
+    for (job, bytes) in &batch.payloads {
+        to.prepare_cached("INSERT OR REPLACE INTO payload(job, bytes, sum) VALUES (?1, ?2, ?3)")?
+            .execute(params![job.0.cast_signed(), bytes, rows::payload_sum(*job, bytes)])?;
+    }
+    for job in &batch.erase {
+        to.prepare_cached("DELETE FROM payload WHERE job = ?1")?.execute([job.0.cast_signed()])?;
+    }
+    for side in &batch.side {
+        let kind = rows::kind(side.table);
+        match &side.value {
+            Some(value) => to
+                .prepare_cached("INSERT OR REPLACE INTO side(kind, key, value, sum) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![kind, side.key, value, rows::side_sum(kind, &side.key, value)])?,
+            None => to
+                .prepare_cached("DELETE FROM side WHERE kind = ?1 AND key = ?2")?
+                .execute(params![kind, side.key])?,
+        };
+    }
+    Ok(head)
+}
+
+/// Compares the log's end with the head file.
+pub(crate) fn check_tail(
+    db: &Connection,
+    known: Option<Head>,
+    end: Head,
+    at: &Errors,
+) -> Result<(), StoreError> {
+    let Some(known) = known else { return Ok(()) };
+    if known.seq > end.seq {
+        return Err(at.to(end.seq.next()).damaged(&format!(
+            "it and all up to event {} are lost (the file `head` remembers them; remove it to go on without them)",
+            known.seq
+        )));
+    }
+    let hash = database::hash_at(db, known.seq).map_err(|error| at.to(known.seq).sql("reading", error))?;
+    if hash == Some(known.hash) {
+        return Ok(());
+    }
+    Err(at.to(known.seq).damaged("the file `head` remembers another event in its place"))
+}
+
+/// Makes `dir`, private, with its way there, and makes the new names durable.
+fn make_dir(dir: &Path) -> std::io::Result<()> {
+    let dir = std::path::absolute(dir)?;
+    let missing: Vec<_> = dir.ancestors().take_while(|path| !path.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    for parent in missing.iter().filter_map(|path| path.parent()) {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Takes the directory's lock and leaves this process's id in it.
+fn lock(dir: &Path, at: &Errors) -> Result<File, StoreError> {
+    let path = dir.join("lock");
+    let failed = |error| at.io("locking", error);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Who holds it is a courtesy; that it is held is what counts.
+            drop(file.read_to_string(&mut holder));
+            return Err(StoreError::InUse {
+                path: dir.display().to_string(),
+                holder: holder.trim().parse().ok(),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    Ok(file)
+}

@@ -1,0 +1,61 @@
+//! Room for the ends of running jobs when the disk is full.
+//!
+//! The WAL's blocks exist already, so ends fit there first. When the WAL's content must move
+//! to `log.db` and the disk has no room, the reserve is given up. New work is refused before
+//! any of that: as soon as less than the reserve's size is left beside it.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reserve {
+    dir: PathBuf,
+    file: PathBuf,
+    bytes: u64,
+}
+
+impl Reserve {
+    pub(crate) fn new(dir: &Path, bytes: u64) -> Self {
+        Self { dir: dir.to_owned(), file: dir.join("reserve"), bytes }
+    }
+
+    /// Whether new work must be refused. Makes the reserve again once there is room for it.
+    pub(crate) fn is_low(&self) -> bool {
+        let Some(free) = self.free() else { return true };
+        if self.is_whole() {
+            return free < self.bytes;
+        }
+        // Twice the size: once for the file, once beside it.
+        free < 2 * self.bytes || !self.make()
+    }
+
+    /// Gives the space up. True if there was any.
+    pub(crate) fn release(&self) -> bool {
+        self.is_whole() && std::fs::remove_file(&self.file).is_ok()
+    }
+
+    fn is_whole(&self) -> bool {
+        std::fs::metadata(&self.file).is_ok_and(|meta| meta.len() == self.bytes)
+    }
+
+    fn make(&self) -> bool {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let made = options
+            .open(&self.file)
+            .is_ok_and(|file| fallocate(&file, FallocateFlags::empty(), 0, self.bytes).is_ok());
+        if !made {
+            // What there is of it only takes space; the next try makes it from nothing.
+            drop(std::fs::remove_file(&self.file));
+        }
+        made
+    }
+
+    /// Free bytes, where the system tells.
+    fn free(&self) -> Option<u64> {
+        statvfs(&self.dir).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}

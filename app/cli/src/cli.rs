@@ -1,0 +1,238 @@
+//! The arguments.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use units::Nanos;
+
+use crate::run_args::RunArgs;
+use crate::values::{self, JobRef};
+
+/// Turns GPU capacity into accounted, useful work.
+#[derive(Debug, Parser)]
+#[command(name = "fourplane", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// What everything takes.
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// Server to talk to, as http://HOST:PORT (with a token in `FOURPLANE_TOKEN`)
+    #[arg(long, global = true, env = "FOURPLANE_SERVER", value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// State directory of the server on this machine
+    #[arg(long, global = true, env = "FOURPLANE_STATE", value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Write answers as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the server on this machine
+    Up(UpArgs),
+    /// Run a command or a script as a job
+    Run(Box<RunArgs>),
+    /// List jobs, or show some of them in full
+    Jobs(Box<JobsArgs>),
+    /// Tell why a job stands where it does
+    Why {
+        /// The job
+        #[arg(value_parser = values::job_ref)]
+        job: JobRef,
+    },
+    /// Print a job's output
+    Logs(LogsArgs),
+    /// End jobs, or members of an array
+    Cancel(JobIds),
+    /// Keep jobs from starting
+    Hold(JobIds),
+    /// Let held jobs start
+    Release(JobIds),
+    /// Change a job's place in the queue
+    Priority {
+        /// The job
+        #[arg(value_parser = values::job_ref)]
+        job: JobRef,
+        /// Higher starts earlier; above 0 is for administrators
+        #[arg(allow_negative_numbers = true)]
+        priority: i32,
+    },
+    /// Wait until jobs are over; returns their highest exit code
+    Wait(WaitArgs),
+    /// Show nodes and devices
+    Nodes,
+    /// Make a link that signs a browser in, once
+    Login,
+    /// Make, list and take back tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Check the server's log
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Watch over running jobs; started by `up`
+    #[command(hide = true)]
+    Supervisor {
+        /// Its directory
+        #[arg(long)]
+        dir: PathBuf,
+    },
+}
+
+/// `up`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UpArgs {
+    /// Address for browsers and tokens
+    #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDR")]
+    pub(crate) listen: SocketAddr,
+    /// Return when the server answers, and leave it running
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// Let root submit jobs that run as root
+    #[arg(long)]
+    pub(crate) allow_root: bool,
+    /// Offer so many cores to jobs, instead of all that are online
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cores: Option<u32>,
+    /// Rehearse with so many GPUs that do not exist
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) simulate_gpus: u16,
+    /// This is the server that `--detach` left running
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub(crate) detached: bool,
+}
+
+/// `jobs`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct JobsArgs {
+    /// Show these in full
+    #[arg(value_parser = values::job_ref, value_name = "ID")]
+    pub(crate) ids: Vec<JobRef>,
+    /// Everybody's, in every state
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Only this team's
+    #[arg(short = 'A', long, alias = "account", value_name = "TEAM")]
+    pub(crate) team: Option<String>,
+    /// Only this user's
+    #[arg(short, long)]
+    pub(crate) user: Option<String>,
+    /// Only in these states: queued, held, running, completed, failed, cancelled
+    #[arg(short = 't', long = "states", value_delimiter = ',', value_name = "STATE")]
+    pub(crate) states: Vec<String>,
+    /// Only those alive since then: now-7d, 2026-11-30, RFC 3339
+    #[arg(long, value_parser = values::moment, value_name = "TIME")]
+    pub(crate) since: Option<jiff::Timestamp>,
+    /// Only those with this label
+    #[arg(short = 'l', long = "label", value_parser = values::label, value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<(String, String)>,
+    /// Show again whenever something changes
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) watch: bool,
+    /// Order by this field; a leading - turns it around
+    #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
+    pub(crate) sort: Option<String>,
+    /// No header line
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+    /// wide, json, csv, name, or fields such as id,name,state
+    #[arg(short, long, value_name = "FORM")]
+    pub(crate) output: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    pub(crate) limit: usize,
+}
+
+/// `logs`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LogsArgs {
+    /// The job, or a member of an array
+    #[arg(value_parser = values::job_ref)]
+    pub(crate) job: JobRef,
+    /// Go on until the job is over
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Standard error, where it has a file of its own
+    #[arg(long)]
+    pub(crate) stderr: bool,
+    /// The member of an array
+    #[arg(long)]
+    pub(crate) index: Option<u32>,
+    /// The task of a gang
+    #[arg(long, default_value_t = 0)]
+    pub(crate) rank: u32,
+    /// Only the last so many bytes
+    #[arg(long, value_parser = values::memory, value_name = "SIZE")]
+    pub(crate) tail: Option<values::Memory>,
+}
+
+/// Some jobs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct JobIds {
+    /// The jobs; `123_4` and `123_[0-9]` are members of an array
+    #[arg(value_parser = values::job_ref, value_name = "ID", required = true)]
+    pub(crate) ids: Vec<JobRef>,
+}
+
+/// `wait`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WaitArgs {
+    /// The jobs
+    #[arg(value_parser = values::job_ref, value_name = "ID", required = true)]
+    pub(crate) ids: Vec<JobRef>,
+    /// Give up after this time, with exit code 125
+    #[arg(long, value_parser = values::span, value_name = "TIME")]
+    pub(crate) timeout: Option<Nanos>,
+}
+
+/// `token`
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token for yourself; its secret is shown this once
+    Create {
+        /// What it is for
+        label: String,
+        /// How long it works; 90 days if not given
+        #[arg(long, value_parser = values::span, value_name = "TIME")]
+        expires: Option<Nanos>,
+        /// With an administrator's rights, where you have them
+        #[arg(long)]
+        admin: bool,
+    },
+    /// List your tokens
+    List,
+    /// Take tokens back
+    Revoke {
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+/// `audit`
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check every event of the log and the chain of hashes over them
+    Verify,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

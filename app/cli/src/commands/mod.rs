@@ -1,0 +1,11 @@
+//! One module a command.
+
+pub(crate) mod actions;
+pub(crate) mod audit;
+pub(crate) mod jobs;
+pub(crate) mod logs;
+pub(crate) mod nodes;
+pub(crate) mod run;
+pub(crate) mod tokens;
+pub(crate) mod up;
+pub(crate) mod wait;

@@ -1,0 +1,179 @@
+//! From arguments and surroundings to a job.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use server::wire::{Kind, Retry, Stop, Submit, Text};
+use units::Nanos;
+
+use crate::failure::{Doing, Failure};
+use crate::output::Printer;
+use crate::run_args::{ResourceArgs, RunArgs};
+use crate::values::{Limit, Memory};
+
+/// What `--export=NONE` keeps: without these not even a shell starts sensibly.
+const BASE_ENVIRONMENT: [&str; 5] = ["HOME", "LOGNAME", "PATH", "SHELL", "USER"];
+
+/// The job that `run` asks for.
+pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure> {
+    let (argv, script, program) = program(args)?;
+    let mut submit = of_resources(&args.resources, printer)?;
+    if let Some(script) = &script
+        && script.0.split(|&b| b == b'\n').any(|line| line.starts_with(b"#SBATCH"))
+    {
+        printer.warn("#SBATCH lines are not read yet: give them to `run` as flags");
+    }
+    let kind = if args.service {
+        Kind::Service { port: args.port, health: args.health.clone(), restart: args.restart }
+    } else {
+        Kind::Batch
+    };
+    let defaults = Retry::default();
+    submit.retry = Retry {
+        max: args.retries,
+        on: if args.retry_on.is_empty() { defaults.on } else { args.retry_on.clone() },
+        requeue: !args.no_requeue,
+        ..defaults
+    };
+    submit.name = Some(args.resources.name.clone().unwrap_or(program));
+    submit.kind = kind;
+    submit.argv = argv;
+    submit.script = script;
+    submit.tasks = args.tasks;
+    submit.array = args.array.clone();
+    submit.after = args.dependency.iter().flat_map(|afters| afters.0.iter().copied()).collect();
+    submit.hold = args.hold;
+    submit.stop = Stop { signal: args.stop_signal, grace_ns: args.grace.0, warn: args.signal };
+    submit.stdout = args.output.as_ref().map(|path| text(path.as_os_str()));
+    submit.stderr = args.error.as_ref().map(|path| text(path.as_os_str()));
+    submit.output_max_bytes = args.output_max.as_ref().map(|memory| said(memory, "--output-max", printer));
+    Ok(submit)
+}
+
+/// What both have in common.
+fn of_resources(args: &ResourceArgs, printer: Printer) -> Result<Submit, Failure> {
+    let here = std::env::current_dir().doing(|| "cannot tell the working directory".to_owned())?;
+    let cwd = args.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    let limit = args.time.or(args.slurm_time);
+    if let (Some(Limit(limit)), true) = (args.slurm_time, args.slurm_time.is_some()) {
+        let read = limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
+        printer.say(&format!("-t is read as Slurm does: {read} (D-HH:MM:SS)"));
+    }
+    Ok(Submit {
+        cwd: text(cwd.as_os_str()),
+        env: environment(&args.export, std::env::vars_os())?,
+        umask: umask(),
+        team: args.team.clone(),
+        tasks: 1,
+        cores: args.cores,
+        memory_bytes: args.mem.as_ref().map(|memory| said(memory, "--mem", printer)),
+        gpus: args.gpus,
+        priority: args.priority,
+        time_limit_ns: limit.and_then(|limit| limit.0).map(|Nanos(nanos)| nanos),
+        labels: args.labels.iter().cloned().collect(),
+        ..Submit::default()
+    })
+}
+
+/// An amount whose reading is told where two habits differ.
+fn said(memory: &Memory, flag: &str, printer: Printer) -> u64 {
+    if !memory.text.ends_with("iB") {
+        printer.say(&format!("{flag} {} is read as {}", memory.text, memory.bytes));
+    }
+    memory.bytes.0
+}
+
+/// Arguments, the script's text where it is one, and a name.
+fn program(args: &RunArgs) -> Result<(Vec<Text>, Option<Text>, String), Failure> {
+    let words = |words: &[OsString]| words.iter().map(|word| text(word)).collect::<Vec<_>>();
+    match (args.script.split_first(), args.command.split_first()) {
+        (None, None) => Err(Failure::usage("nothing to run")
+            .hint("give a command after --, for example: fourplane run -- python3 train.py")),
+        (None, Some((program, _))) => Ok((words(&args.command), None, base_name(program))),
+        (Some((script, rest)), _) => {
+            let bytes = std::fs::read(script).map_err(|error| {
+                Failure::usage(format!("cannot read the script '{}': {error}", script.to_string_lossy()))
+                    .hint(format!(
+                        "a command goes after --: fourplane run -- {}",
+                        args.script.join(OsStr::new(" ")).to_string_lossy()
+                    ))
+            })?;
+            if !bytes.starts_with(b"#!") {
+                return Err(Failure::usage(format!(
+                    "the script '{}' does not begin with #!",
+                    script.to_string_lossy()
+                ))
+                .hint("let its first line be #!/bin/sh, or run it as a command after --"));
+            }
+            let mut argv = words(rest);
+            argv.extend(words(&args.command));
+            Ok((argv, Some(Text(bytes)), base_name(script)))
+        }
+    }
+}
+
+fn base_name(program: &OsStr) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    name.to_string_lossy().into_owned()
+}
+
+/// Bytes as the wire has them.
+fn text(word: &OsStr) -> Text {
+    Text(word.as_bytes().to_vec())
+}
+
+/// What `export` chooses of `all`: `ALL`, `NONE`, or a list of names and `NAME=VALUE`.
+fn environment(export: &str, all: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<Text>, Failure> {
+    let words: Vec<&str> = export.split(',').filter(|word| !word.is_empty()).collect();
+    let everything = words.contains(&"ALL");
+    let named = |name: &OsStr| everything || words.iter().any(|word| OsStr::new(word) == name);
+    let base = |name: &OsStr| BASE_ENVIRONMENT.iter().any(|kept| OsStr::new(kept) == name);
+    let set: Vec<&str> = words.iter().copied().filter(|word| word.contains('=')).collect();
+    let overridden = |name: &OsStr| {
+        set.iter().any(|word| word.split_once('=').is_some_and(|(set, _)| OsStr::new(set) == name))
+    };
+    if words.is_empty() || (words.contains(&"NONE") && words.len() > 1) {
+        return Err(Failure::usage(format!("--export={export} says nothing clear"))
+            .hint("write ALL, NONE, or names such as PATH,HOME or ALL,SEED=1"));
+    }
+    let mut env: Vec<Text> = all
+        .filter(|(name, _)| (named(name) || base(name)) && !overridden(name))
+        .map(|(mut variable, value)| {
+            variable.push("=");
+            variable.push(value);
+            Text(variable.into_vec())
+        })
+        .collect();
+    env.extend(set.into_iter().map(Text::from));
+    Ok(env)
+}
+
+/// This process's file creation mask, which only `/proc` tells without changing it.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    field.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o022)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_what_was_asked_for() {
+        let check = |export: &str, expect: Option<&[&str]>| {
+            let all = [("PATH", "/bin"), ("SEED", "7"), ("VENV", "/v")];
+            let all = all.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+            let chosen = environment(export, all).ok();
+            let expect = expect.map(|words| words.iter().map(|word| Text::from(*word)).collect::<Vec<_>>());
+            assert!(chosen == expect, "{export}");
+        };
+        check("ALL", Some(&["PATH=/bin", "SEED=7", "VENV=/v"]));
+        check("NONE", Some(&["PATH=/bin"]));
+        check("SEED", Some(&["PATH=/bin", "SEED=7"]));
+        check("ALL,SEED=8", Some(&["PATH=/bin", "VENV=/v", "SEED=8"]));
+        check("", None);
+        check("NONE,SEED", None);
+    }
+}

@@ -1,0 +1,10 @@
+//! Drives the real program as its users do: a server with real processes, and commands.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
+
+mod control;
+mod crash;
+mod first;
+mod network;
+mod shapes;
+mod users;
+mod world;

@@ -1,0 +1,229 @@
+//! A server of its own for each test, and clients of it.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A directory with a server's state and a place to work in.
+pub(crate) struct World {
+    dir: tempfile::TempDir,
+    flags: Vec<String>,
+    server: Option<Child>,
+    /// What `up` said.
+    pub(crate) told: Value,
+}
+
+/// How a command ended and what it said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl World {
+    /// A server that lets root submit and offers four cores.
+    pub(crate) fn new() -> Self {
+        Self::with(&["--allow-root", "--cores", "4"])
+    }
+
+    /// A server with these flags.
+    pub(crate) fn with(flags: &[&str]) -> Self {
+        let dir = tempfile::Builder::new().prefix("fourplane-cli-").tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        std::fs::set_permissions(dir.path().join("work"), Permissions::from_mode(0o777)).unwrap();
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let mut world = Self { dir, flags, server: None, told: Value::Null };
+        world.up();
+        world
+    }
+
+    /// Starts the server and waits until it answers.
+    pub(crate) fn up(&mut self) {
+        let mut command = self.command(&["up", "--json", "--listen", "127.0.0.1:0"]);
+        command.args(&self.flags).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut server = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.server = Some(server);
+        self.told = serde_json::from_str(&line).unwrap_or_else(|_| panic!("up said {line:?}"));
+    }
+
+    /// Ends the server without a word.
+    pub(crate) fn kill_server(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
+    /// Asks the server to stop, and tells its exit code.
+    pub(crate) fn stop_server(&mut self) -> i32 {
+        let mut server = self.server.take().unwrap();
+        signal(&server, Signal::TERM);
+        server.wait().unwrap().code().unwrap()
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// A command of this world, not started yet.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_fourplane")), args)
+    }
+
+    /// The same with another copy of the program.
+    pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.work()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("FOURPLANE_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("FOURPLANE_STATE", self.state()).env("TZ", "UTC").env_remove("SHELL");
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        finish(self.command(args))
+    }
+
+    /// Submits a job in the background and tells its id.
+    pub(crate) fn submit(&self, args: &[&str]) -> String {
+        let ran = self.run(&[&["run", "--parsable"], args].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        ran.out.trim().to_owned()
+    }
+
+    /// Everything about a job.
+    pub(crate) fn job(&self, id: &str) -> Value {
+        let ran = self.run(&["jobs", id, "--json"]);
+        let all: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{ran:?}"));
+        all[0].clone()
+    }
+
+    /// Waits until a job is in this state.
+    pub(crate) fn until(&self, id: &str, state: &str) {
+        eventually(&format!("job {id} is {state}"), || {
+            let ran = self.run(&["jobs", id, "--json"]);
+            ran.code == 0 && ran.out.contains(&format!("\"state\":\"{state}\""))
+        });
+    }
+
+    /// What is in a file of the work directory.
+    pub(crate) fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.work().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+impl Drop for World {
+    /// Leaves no process and no cgroup behind.
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            drop(server.kill());
+            drop(server.wait());
+        }
+        let wanted = format!("supervisor\0--dir\0{}\0", self.state().join("node").display());
+        let mut groups = Vec::new();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            if command.ends_with(&wanted) {
+                groups.extend(group_of(&entry.path()));
+                drop(kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL));
+            }
+        }
+        groups.dedup();
+        groups.iter().for_each(|group| remove_group(group));
+    }
+}
+
+/// The group of our own that a process is in: `fourplane-…`.
+fn group_of(process: &Path) -> Option<String> {
+    let listed = std::fs::read_to_string(process.join("cgroup")).ok()?;
+    let own = listed.split(['/', '\n']).find(|part| part.starts_with("fourplane-"));
+    own.map(str::to_owned)
+}
+
+fn remove_group(group: &str) {
+    let hierarchies: Vec<PathBuf> = std::fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    let tops = hierarchies.iter().map(|hierarchy| hierarchy.join(group));
+    let bases: Vec<PathBuf> =
+        tops.chain([Path::new("/sys/fs/cgroup").join(group)]).filter(|base| base.exists()).collect();
+    for _ in 0..100 {
+        for base in &bases {
+            for slot in std::fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path()) {
+                let members = std::fs::read_to_string(slot.join("cgroup.procs")).unwrap_or_default();
+                for pid in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+                    drop(kill_process(pid, Signal::KILL));
+                }
+                drop(std::fs::remove_dir(slot));
+            }
+            drop(std::fs::remove_dir(base));
+        }
+        if bases.iter().all(|base| !base.exists()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn finish(mut command: Command) -> Ran {
+    let output = command.output().unwrap();
+    ran(&output)
+}
+
+pub(crate) fn ran(output: &std::process::Output) -> Ran {
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Sends a signal to a process of ours.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Waits until something is so.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether this test cannot run for want of root. Said aloud, and written where CI counts.
+pub(crate) fn skip_without_root(test: &str) -> bool {
+    if rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let line = format!("SKIPPED {test}: needs root\n");
+    if let Some(path) = std::env::var_os("FOURPLANE_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
+    }
+    std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+    true
+}

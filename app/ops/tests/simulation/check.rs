@@ -1,0 +1,183 @@
+//! Checkers that share nothing with what they check: they read the log, and the machine's own
+//! record of what really ran.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use control::State;
+use cost::{Meter, Occupancy, Unit, balance};
+use facts::{Envelope, Event, Hash32, TaskExit, decode};
+use ops::core::Core;
+use ops::ports::{Head, LogStore, TaskId};
+use store::ModelLog;
+use units::{JobId, Rank, Seq, TeamId, Timestamp};
+
+use super::machine::Machine;
+use super::world::{Promises, key_of};
+
+fn history(core: &Core<ModelLog>) -> Vec<Envelope> {
+    let mut events = Vec::new();
+    let mut hash = blake3::Hasher::new();
+    let mut chain = Hash32::default();
+    let scanned = core.store().scan(Head::default(), &mut |seq, bytes| {
+        hash.reset();
+        hash.update(&chain.0).update(bytes);
+        chain = Hash32(*hash.finalize().as_bytes());
+        let envelope = decode(bytes).expect("the log is readable");
+        assert_eq!(envelope.seq, seq);
+        assert_eq!(seq, Seq(events.len() as u64 + 1), "no gap");
+        events.push(envelope);
+        Ok(())
+    });
+    assert_eq!(scanned.expect("the chain is whole").hash, chain);
+    events
+}
+
+/// Whatever was acknowledged is there.
+pub(crate) fn promises_kept(core: &Core<ModelLog>, promises: &Promises) {
+    assert!(core.head().seq >= promises.head.seq, "an acknowledged tail is lost");
+    for job in promises.jobs.values() {
+        assert!(core.state().job(*job).is_some(), "acknowledged job {job} is lost");
+    }
+}
+
+pub(crate) fn everything(core: &Core<ModelLog>, machine: &Machine, promises: &Promises, clock_faults: bool) {
+    let log = history(core);
+    promises_kept(core, promises);
+    one_job_a_submission(&log, promises);
+    replay_gives_the_same_state(&log, core);
+    time_never_goes_back(&log);
+    quota_is_kept(&log);
+    exits_are_true(&log, machine);
+    gangs_are_whole(&log, machine);
+    time_is_conserved(&log, core.now(), machine, clock_faults);
+    payloads_are_erased(core);
+}
+
+fn one_job_a_submission(log: &[Envelope], promises: &Promises) {
+    let mut by_key: BTreeMap<Hash32, JobId> = BTreeMap::new();
+    for envelope in log {
+        if let (Event::Submitted(body), Some(key)) = (&envelope.event, envelope.idem_key) {
+            assert!(by_key.insert(key, body.job).is_none(), "a key was used twice");
+        }
+    }
+    for (submission, job) in &promises.jobs {
+        assert_eq!(by_key.get(&key_of(*submission)), Some(job));
+    }
+}
+
+fn replay_gives_the_same_state(log: &[Envelope], core: &Core<ModelLog>) {
+    let mut state = State::new();
+    for envelope in log {
+        state.apply(envelope).expect("the log fits itself");
+    }
+    assert!(state.to_snapshot() == core.state().to_snapshot(), "replay differs from what lived");
+    let again = State::from_snapshot(&core.state().to_snapshot()).expect("a snapshot is readable");
+    assert!(again.to_snapshot() == core.state().to_snapshot(), "a snapshot loses something");
+}
+
+fn time_never_goes_back(log: &[Envelope]) {
+    for pair in log.windows(2) {
+        assert!(pair[0].ledger_time <= pair[1].ledger_time, "ledger time went back at {}", pair[1].seq);
+    }
+}
+
+/// What the default team holds, from the log alone, never exceeds the quota at a start.
+fn quota_is_kept(log: &[Envelope]) {
+    let mut quota = u64::MAX;
+    let mut held: BTreeMap<TaskId, u64> = BTreeMap::new();
+    for envelope in log {
+        match &envelope.event {
+            Event::TeamSet(body) if body.team == TeamId(0) => {
+                quota = body.max_gpus.map_or(u64::MAX, u64::from)
+            }
+            Event::Started(body) => {
+                for (rank, task) in (0..).map(Rank).zip(&body.tasks) {
+                    held.insert(TaskId { attempt: body.attempt, rank }, task.devices.len() as u64);
+                }
+                // A quota lowered below what is held takes nothing away, but gives nothing more.
+                let takes = body.tasks.iter().any(|task| !task.devices.is_empty());
+                let kept = held.values().sum::<u64>() <= quota;
+                assert!(kept || !takes, "quota broken at {}", envelope.seq);
+            }
+            Event::TaskFreed(body) => drop(held.remove(&TaskId { attempt: body.attempt, rank: body.rank })),
+            Event::TaskEnded(body) if body.freed.is_some() => {
+                held.remove(&TaskId { attempt: body.attempt, rank: body.rank });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The log says of each task what really happened to it, or that it does not know.
+fn exits_are_true(log: &[Envelope], machine: &Machine) {
+    for envelope in log {
+        let Event::TaskEnded(body) = &envelope.event else { continue };
+        let life = machine.lives.get(&TaskId { attempt: body.attempt, rank: body.rank });
+        match &body.exit {
+            TaskExit::NodeRestart | TaskExit::Unknown => {}
+            TaskExit::StartFailed(_) => assert!(life.is_none(), "{body:?} did run"),
+            exit => assert_eq!(Some(exit), life.map(|life| &life.exit), "at {}", envelope.seq),
+        }
+    }
+}
+
+/// Of a gang, all tasks were told to start, or the attempt was stopped or lost.
+fn gangs_are_whole(log: &[Envelope], machine: &Machine) {
+    let mut cut_short = BTreeSet::new();
+    for envelope in log {
+        match &envelope.event {
+            Event::StopOrdered(body) => {
+                cut_short.insert(body.attempt);
+            }
+            Event::TaskEnded(body) if body.exit == TaskExit::NodeRestart => {
+                cut_short.insert(body.attempt);
+            }
+            _ => {}
+        }
+    }
+    for envelope in log {
+        let Event::Started(body) = &envelope.event else { continue };
+        let ran = (0..)
+            .map(Rank)
+            .zip(&body.tasks)
+            .filter(|(rank, _)| machine.lives.contains_key(&TaskId { attempt: body.attempt, rank: *rank }));
+        let whole = ran.count() == body.tasks.len();
+        assert!(whole || cut_short.contains(&body.attempt), "{body:?} ran in part");
+    }
+}
+
+/// Residue 0, and the running time equals what the machine itself counted.
+fn time_is_conserved(log: &[Envelope], now: Timestamp, machine: &Machine, clock_faults: bool) {
+    let mut meter = Meter::default();
+    log.iter().for_each(|envelope| meter.apply(envelope));
+    let (intervals, capacity) = meter.close(now);
+    let (devices, cores) = balance(&intervals, &capacity, Timestamp(i64::MIN), Timestamp::MAX);
+    assert_eq!((devices.residue, cores.residue), (0, 0));
+    if clock_faults || machine.boot > 0 {
+        return; // Ledger time is then slewed against the machine's own, and unseen ends are guessed late.
+    }
+    let running = intervals.iter().filter(|interval| interval.state == Occupancy::Running);
+    let (mut device_time, mut core_time) = (0_u128, 0_u128);
+    for interval in running {
+        let gone = u128::from(interval.until.since(interval.from).0);
+        match interval.unit {
+            Unit::Device(..) => device_time += gone,
+            Unit::Core(..) => core_time += gone,
+        }
+    }
+    let (mut true_devices, mut true_cores) = (0_u128, 0_u128);
+    for life in machine.lives.values() {
+        let ended = life.ended.expect("everything ended");
+        let gone = u128::from(life.leaked.unwrap_or(ended).min(ended) - life.started);
+        true_devices += gone * life.start.devices.len() as u128;
+        true_cores += gone * u128::from(life.start.resources.cores.0);
+    }
+    assert_eq!((device_time, core_time), (true_devices, true_cores), "the witness counted otherwise");
+}
+
+fn payloads_are_erased(core: &Core<ModelLog>) {
+    for (id, job) in core.state().jobs() {
+        let kept = core.store().payload(id).expect("readable").is_some();
+        assert_eq!(kept, job.ended.is_none(), "payload of job {id}");
+    }
+}

@@ -1,0 +1,85 @@
+//! The operations under `/api/v1`, and the document that describes them.
+
+mod access;
+mod cluster;
+mod events;
+mod input;
+mod jobs;
+mod output;
+mod show;
+mod submit;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::wire;
+
+pub(crate) use show::{node_rows, show_job};
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Fourplane",
+    description = "Jobs on one machine. Over the Unix socket the kernel says who asks; over TCP send \
+        `Authorization: Bearer TOKEN`. A refusal is always an `Error`: 400 malformed, 401 nobody, 403 not \
+        allowed, 404 unknown, 409 not now, 413 too large, 422 can never run, 503 stopping, 507 disk nearly full."
+))]
+struct Document;
+
+/// Routes and their document.
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(submit::submit, jobs::list))
+        .routes(routes!(jobs::detail))
+        .routes(routes!(jobs::why))
+        .routes(routes!(jobs::wait))
+        .routes(routes!(jobs::hold))
+        .routes(routes!(jobs::release))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::priority))
+        .routes(routes!(output::output))
+        .routes(routes!(events::events))
+        .routes(routes!(cluster::nodes))
+        .routes(routes!(cluster::schedulable))
+        .routes(routes!(cluster::teams, cluster::set_team))
+        .routes(routes!(access::login_link))
+        .routes(routes!(access::login))
+        .routes(routes!(access::tokens, access::new_token))
+        .routes(routes!(access::revoke_token))
+        .routes(routes!(healthz))
+        .routes(routes!(version))
+        .routes(routes!(openapi))
+}
+
+/// The `OpenAPI` document, as JSON with a final newline.
+pub fn openapi_json() -> String {
+    let document = router().into_openapi();
+    let mut text = document.to_pretty_json().expect("a document of plain values serialises");
+    text.push('\n');
+    text
+}
+
+/// Tell that the server answers.
+#[utoipa::path(get, path = "/api/v1/healthz", responses((status = 200, body = String)))]
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Tell the version.
+#[utoipa::path(get, path = "/api/v1/version",
+    responses((status = 200, body = wire::Version), (status = "4XX", body = wire::Error)))]
+async fn version(State(app): State<Arc<App>>) -> Json<wire::Version> {
+    Json(wire::Version { version: app.config.version.clone(), api: "v1".to_owned() })
+}
+
+/// This document.
+#[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = 200, body = Object)))]
+async fn openapi() -> impl IntoResponse {
+    ([("content-type", "application/json")], openapi_json())
+}

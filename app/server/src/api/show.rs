@@ -1,0 +1,238 @@
+//! Rows as JSON, with the names that people know.
+
+use control::State;
+use control::Why as Reason;
+use ops::view::{AttemptRow, JobRow};
+use units::{DeviceIndex, NodeId, SubjectId, Timestamp};
+
+use crate::app::App;
+use crate::wire::{self, Attempt, Device, Holder, Job, Leak, Members, Node, Task, Time, Why};
+
+/// A job's row as JSON.
+pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
+    let request = row.request;
+    Job {
+        id: row.id.0,
+        owner: app.people.name(request.owner),
+        team: app.team_name(request.team),
+        state: row.state,
+        held: row.held,
+        kind: (&request.kind).into(),
+        priority: row.priority,
+        tasks: request.tasks,
+        cores: request.per_task.cores.0,
+        memory_bytes: request.per_task.memory.0,
+        gpus: request.per_task.gpus,
+        array: request.array.as_ref().map(Into::into),
+        time_limit_ns: request.time_limit.map(|limit| limit.0),
+        after: request.after.into_iter().map(Into::into).collect(),
+        retry: (&request.retry).into(),
+        stop: request.stop.into(),
+        name: request.name,
+        labels: request.labels,
+        submitted: row.submitted.into(),
+        started: row.started.map(Time),
+        ended: row.ended.map(Time),
+        members: Members {
+            waiting: row.members.waiting,
+            running: row.members.running,
+            succeeded: row.members.succeeded,
+            failed: row.members.failed,
+        },
+        attempts: row.attempts,
+        outcome: row.outcome.as_ref().map(Into::into),
+        cancelled_by: row.cancelled_by.map(|subject| app.people.name(subject)),
+        seq: row.seq.0,
+    }
+}
+
+/// An attempt's row as JSON.
+pub(super) fn show_attempt(row: &AttemptRow) -> Attempt {
+    let tasks = (0_u32..).zip(&row.tasks).map(|(rank, placement)| Task {
+        rank,
+        node: placement.node.0,
+        devices: placement.devices.iter().map(|device| device.0).collect(),
+        exit: row.exits.get(&rank).map(Into::into),
+    });
+    Attempt {
+        id: row.id.0,
+        index: row.index.0,
+        number: row.number,
+        tasks: tasks.collect(),
+        decided: row.decided.into(),
+        started: row.started.map(Time),
+        ended: row.ended.map(Time),
+        freed: row.freed.map(Time),
+        stop: row.stop.map(|reason| wire::stop_word(reason).to_owned()),
+        leaked: row.leaked.clone().map(|(since, reason)| Leak { since: since.into(), reason }),
+        cpu_ns: row.cpu,
+        memory_peak_bytes: row.memory_peak.map(|bytes| bytes.0),
+        outcome: row.outcome.as_ref().map(Into::into),
+    }
+}
+
+/// A scheduler's reason as JSON.
+pub(super) fn show_why(app: &App, reason: &Reason) -> Why {
+    let until = match reason {
+        Reason::Running { until, .. } => *until,
+        Reason::RetryWait(at) => Some(*at),
+        Reason::Resources { free_at, .. } => *free_at,
+        Reason::Behind { starts_at, .. } => *starts_at,
+        _ => None,
+    };
+    let holders = match reason {
+        Reason::Resources { holders, .. } => holders.as_slice(),
+        _ => &[],
+    };
+    let holders = holders.iter().map(|holder| Holder {
+        job: holder.member.job.0,
+        owner: app.people.name(holder.owner),
+        since: holder.since.into(),
+        until: holder.expected_end.map(Time),
+    });
+    let holders = holders.collect();
+    let (code, text, hint) = words(app, reason);
+    Why { code: code.to_owned(), text, hint: hint.map(str::to_owned), until: until.map(Time), holders }
+}
+
+/// Code, text and hint.
+fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static str>) {
+    let plain = |code, text: &str| (code, text.to_owned(), None);
+    match reason {
+        Reason::Unknown => plain("unknown", "nothing is known of it any more"),
+        Reason::Ended { .. } => plain("ended", "it is over"),
+        Reason::Running { .. } => plain("running", "it runs"),
+        Reason::Stopping { reason, held: false, .. } => {
+            ("stopping", format!("it was told to stop ({})", wire::stop_word(*reason)), None)
+        }
+        Reason::Stopping { held: true, .. } | Reason::Freeing { leaked: false, .. } => {
+            plain("freeing", "it has ended; what it held is not proven free yet")
+        }
+        Reason::Freeing { leaked: true, .. } => (
+            "leaked",
+            "it has ended, but something of it lives on and holds its cores, memory and devices".to_owned(),
+            Some("end the processes that the job's `leaked` names, or restart the machine"),
+        ),
+        Reason::Ending => plain("ending", "it is about to be ended"),
+        Reason::Held => ("held", "somebody holds it".to_owned(), Some("release it")),
+        Reason::DependencyPending(jobs) => {
+            let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+            ("dependency", format!("it waits for job {}", jobs.join(", ")), None)
+        }
+        Reason::ArrayLimit { limit } => {
+            ("array-limit", format!("{limit} members of its array run, as many as may"), None)
+        }
+        Reason::RetryWait(_) => plain("back-off", "it failed and waits for its next try"),
+        Reason::QuotaOfTeam { team, resource, limit, used, need } => (
+            "quota",
+            format!(
+                "it needs {}; team {} holds {} of its {}",
+                resource.say(*need),
+                app.team_name(*team),
+                resource.say(*used),
+                resource.say(*limit)
+            ),
+            Some("wait for the team's other jobs, or have an administrator raise its quota"),
+        ),
+        Reason::NodesDrained(_) => (
+            "drained",
+            "it would fit on a node that takes no new work".to_owned(),
+            Some("have an administrator resume the node"),
+        ),
+        Reason::NoNode => (
+            "no-node",
+            "no node is large enough any more".to_owned(),
+            Some("cancel it and submit it with less a task"),
+        ),
+        Reason::Resources { missing, .. } => {
+            let missing: Vec<String> = missing.iter().map(|(what, much)| what.say(*much)).collect();
+            let text = match missing.as_slice() {
+                [] => "no one node has all it needs free".to_owned(),
+                missing => format!("it lacks {}", missing.join(", ")),
+            };
+            ("resources", text, None)
+        }
+        Reason::Behind { head, .. } => (
+            "behind",
+            format!("it fits, but would delay job {head} at the head of the queue"),
+            Some("give it a time limit that ends before the head starts"),
+        ),
+        Reason::Next => plain("next", "it fits and is about to start"),
+        Reason::NotExamined { limit } => {
+            ("behind", format!("it is not among the first {limit} jobs of the queue"), None)
+        }
+    }
+}
+
+/// A node, its owner names still ids: made on the writer's thread, which does no look-ups.
+pub(crate) struct NodeRow {
+    node: Node,
+    holders: Vec<(usize, SubjectId)>,
+}
+
+impl NodeRow {
+    /// With names.
+    pub(crate) fn show(mut self, app: &App) -> Node {
+        for (index, owner) in self.holders {
+            if let Some(holder) = self.node.devices.get_mut(index).and_then(|device| device.holder.as_mut()) {
+                holder.owner = app.people.name(owner);
+            }
+        }
+        self.node
+    }
+}
+
+/// All nodes and who holds their devices.
+pub(crate) fn node_rows(state: &State) -> Vec<NodeRow> {
+    state.nodes().map(|(id, node)| node_row(state, id, node)).collect()
+}
+
+fn node_row(state: &State, id: NodeId, node: &control::Node) -> NodeRow {
+    let used = state.used_on(id);
+    let mut holders = Vec::new();
+    let devices = node.devices.iter().enumerate().map(|(at, device)| {
+        let index = u16::try_from(at).unwrap_or(u16::MAX);
+        let held = holder_of(state, id, DeviceIndex(index));
+        holders.extend(held.as_ref().map(|(_, owner, _)| (at, *owner)));
+        let leaked = held.as_ref().is_some_and(|(.., leaked)| *leaked);
+        Device {
+            index,
+            key: device.key.clone(),
+            model: device.model.clone(),
+            memory_bytes: device.memory.0,
+            simulated: device.simulated,
+            holder: held.map(|(holder, ..)| holder),
+            leaked,
+        }
+    });
+    let devices = devices.collect();
+    let node = Node {
+        id: id.0,
+        name: node.name.clone(),
+        schedulable: node.schedulable,
+        reason: node.reason.clone(),
+        cores: node.capacity.cores,
+        cores_held: used.cores,
+        memory_bytes: node.capacity.memory,
+        memory_held_bytes: used.memory,
+        devices,
+    };
+    NodeRow { node, holders }
+}
+
+/// The attempt that holds a device, whose it is, and whether it is leaked.
+fn holder_of(state: &State, node: NodeId, device: DeviceIndex) -> Option<(Holder, SubjectId, bool)> {
+    if !state.is_device_held(node, device) {
+        return None;
+    }
+    state.attempts().find_map(|(id, attempt)| {
+        let mut tasks = state.tasks_of(id).map(|(_, task)| task);
+        let task =
+            tasks.find(|task| task.freed.is_none() && task.node == node && task.devices.contains(&device))?;
+        let owner = state.job(attempt.member.job)?.request.owner;
+        let until = Some(attempt.expected_end()).filter(|end| *end != Timestamp::MAX).map(Time);
+        let holder =
+            Holder { job: attempt.member.job.0, owner: String::new(), since: attempt.started.into(), until };
+        Some((holder, owner, task.leaked.is_some()))
+    })
+}

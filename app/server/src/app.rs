@@ -1,0 +1,179 @@
+//! What all requests share.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use control::identity::{Action, Principal, Resource, authorize};
+use ops::Handle;
+use ops::api::{Ack, Command, IdemKey, Refusal};
+use ops::ports::StoreError;
+use ops::view::{JobRow, ViewReader};
+use tokio::sync::{Semaphore, watch};
+use units::{JobId, TeamId};
+
+use crate::changes::Changes;
+use crate::error::ApiError;
+use crate::people::{People, Rights};
+use crate::tokens::{Passing, Tokens};
+use crate::{ask, wire};
+
+/// Readers of the view at a time.
+const READERS: usize = 4;
+/// A view that is this far behind answers 503 rather than with old rows.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// What an installation decides.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) admin_uid: u32,
+    pub(crate) server_uid: u32,
+    pub(crate) allow_root: bool,
+    pub(crate) version: String,
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) address: Option<SocketAddr>,
+}
+
+/// The server's state beside the writer's.
+pub(crate) struct App {
+    pub(crate) handle: Handle,
+    pub(crate) config: Config,
+    pub(crate) people: People,
+    pub(crate) tokens: Tokens,
+    pub(crate) links: Passing,
+    pub(crate) sessions: Passing,
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) closing: watch::Receiver<bool>,
+    teams: RwLock<BTreeMap<TeamId, String>>,
+    memory_per_core: u64,
+    readers: Mutex<Vec<Box<dyn ViewReader>>>,
+    permits: Semaphore,
+}
+
+/// Who asks, and with which rights their jobs run.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) who: Principal,
+    pub(crate) rights: Arc<Rights>,
+}
+
+impl Caller {
+    /// Passes the choke point once more, for what only the body tells.
+    pub(crate) fn may(&self, action: Action, what: Resource) -> Result<(), ApiError> {
+        Ok(authorize(&self.who, action, what)?)
+    }
+}
+
+impl App {
+    /// Reads people and tokens. Blocks.
+    pub(crate) fn open(
+        handle: Handle,
+        config: Config,
+        closing: watch::Receiver<bool>,
+    ) -> Result<Arc<Self>, Refusal> {
+        let people = People::load(&handle)?;
+        let tokens = Tokens::load(&handle)?;
+        let (answer, answered) = std::sync::mpsc::channel();
+        handle.look(Box::new(move |state, _| {
+            let teams = state.teams().map(|(id, team)| (id, team.name.clone())).collect();
+            let share =
+                state.nodes().map(|(_, node)| node.capacity.memory / node.capacity.cores.max(1)).min();
+            drop(answer.send((teams, share.unwrap_or(0))));
+        }));
+        let (teams, memory_per_core) = answered.recv().map_err(|_| Refusal::Stopping)?;
+        Ok(Arc::new(Self {
+            changes: Changes::of(&handle),
+            handle,
+            config,
+            people,
+            tokens,
+            links: Passing::default(),
+            sessions: Passing::default(),
+            closing,
+            teams: RwLock::new(teams),
+            memory_per_core,
+            readers: Mutex::default(),
+            permits: Semaphore::new(READERS),
+        }))
+    }
+
+    /// Asks for a change and waits until it is durable or refused.
+    pub(crate) async fn call(
+        &self,
+        caller: &Caller,
+        command: Command,
+        idem: Option<IdemKey>,
+    ) -> Result<Ack, ApiError> {
+        ask::call(&self.handle, caller.who, command, idem).await
+    }
+
+    /// Asks for a change whose answer is just that it is durable.
+    pub(crate) async fn done(&self, caller: &Caller, command: Command) -> Result<wire::Done, ApiError> {
+        let ack = self.call(caller, command, None).await?;
+        Ok(wire::Done { seq: ack.head.seq.0, hash: crate::tokens::hex(&ack.head.hash.0) })
+    }
+
+    /// Reads the view, which by then shows everything committed before this call.
+    pub(crate) async fn view<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&dyn ViewReader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _permit = self.permits.acquire().await.map_err(|_| ApiError::stopping())?;
+        let head = self.handle.head();
+        let app = Arc::clone(self);
+        ask::aside(move || {
+            if !app.handle.settled(head, SETTLE) {
+                let message = "the server's lists are behind its log";
+                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "behind", message)
+                    .hint("try again in a moment; nothing is lost"));
+            }
+            let kept = app.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let reader = kept.map_or_else(|| app.handle.reader(), Ok)?;
+            let answer = read(reader.as_ref())?;
+            app.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// One job's row.
+    pub(crate) async fn job(self: &Arc<Self>, id: JobId) -> Result<JobRow, ApiError> {
+        let row = self.view(move |view| view.job(id)).await?;
+        row.ok_or_else(|| ApiError::not_found(format!("there is no job {id}")))
+    }
+
+    /// The memory a task of `cores` gets unless it says otherwise, in bytes.
+    pub(crate) fn memory_share(&self, cores: u32) -> u64 {
+        self.memory_per_core.saturating_mul(u64::from(cores))
+    }
+
+    /// What a team is called.
+    pub(crate) fn team_name(&self, id: TeamId) -> String {
+        let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
+        teams.get(&id).cloned().unwrap_or_else(|| format!("team:{id}"))
+    }
+
+    /// The team that is called `name`.
+    pub(crate) fn team_called(&self, name: &str) -> Option<TeamId> {
+        let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
+        teams.iter().find(|(_, known)| *known == name).map(|(id, _)| *id)
+    }
+
+    /// Learns the teams' names again after a change.
+    pub(crate) async fn refresh_teams(&self) -> Result<(), ApiError> {
+        let names =
+            |state: &control::State| state.teams().map(|(id, team)| (id, team.name.clone())).collect();
+        let teams = ask::look(&self.handle, move |state, _| names(state)).await?;
+        *self.teams.write().unwrap_or_else(PoisonError::into_inner) = teams;
+        Ok(())
+    }
+
+    /// Waits until the server is on its way down.
+    pub(crate) async fn closed(&self) {
+        // An error means that the server is gone already.
+        let _ = self.closing.clone().wait_for(|closing| *closing).await;
+    }
+}

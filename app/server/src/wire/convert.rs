@@ -1,0 +1,183 @@
+//! Between the API's JSON and the facts.
+
+use facts::event::StopReason;
+use facts::{
+    ArraySpec, Condition, Dependency, ExitClass, HealthCheck, JobKind, RestartPolicy, RetryPolicy,
+    StopPolicy, TaskExit,
+};
+use units::{JobId, Nanos};
+
+use super::{
+    After, Array, Condition as WireCondition, Health, Kind, Outcome, Restart, Retry, RetryClass, Stop, Warn,
+};
+
+impl From<&RetryPolicy> for Retry {
+    fn from(policy: &RetryPolicy) -> Self {
+        Self {
+            max: policy.max,
+            on: policy.on.iter().map(|class| (*class).into()).collect(),
+            backoff_ns: policy.backoff.0,
+            backoff_max_ns: policy.backoff_max.0,
+            requeue: policy.requeue,
+        }
+    }
+}
+
+impl From<Retry> for RetryPolicy {
+    fn from(retry: Retry) -> Self {
+        Self {
+            max: retry.max,
+            on: retry.on.into_iter().map(Into::into).collect(),
+            backoff: Nanos(retry.backoff_ns),
+            backoff_max: Nanos(retry.backoff_max_ns),
+            requeue: retry.requeue,
+        }
+    }
+}
+
+/// Two enums with the same variants, converted both ways.
+macro_rules! same {
+    ($here:ident, $there:ident: $($variant:ident),+) => {
+        impl From<$here> for $there {
+            fn from(value: $here) -> Self {
+                match value { $($here::$variant => Self::$variant),+ }
+            }
+        }
+        impl From<$there> for $here {
+            fn from(value: $there) -> Self {
+                match value { $($there::$variant => Self::$variant),+ }
+            }
+        }
+    };
+}
+
+same!(RetryClass, ExitClass: Failure, OutOfMemory, TimeLimit, StartFailed, Unknown);
+same!(Restart, RestartPolicy: Always, OnFailure, Never);
+same!(WireCondition, Condition: Ok, NotOk, Any);
+
+impl From<StopPolicy> for Stop {
+    fn from(policy: StopPolicy) -> Self {
+        let warn = policy.warn.map(|(signal, before)| Warn { signal, before_ns: before.0 });
+        Self { signal: policy.signal, grace_ns: policy.grace.0, warn }
+    }
+}
+
+impl From<Stop> for StopPolicy {
+    fn from(stop: Stop) -> Self {
+        let warn = stop.warn.map(|warn| (warn.signal, Nanos(warn.before_ns)));
+        Self { signal: stop.signal, grace: Nanos(stop.grace_ns), warn }
+    }
+}
+
+impl From<&JobKind> for Kind {
+    fn from(kind: &JobKind) -> Self {
+        match kind {
+            JobKind::Batch => Self::Batch,
+            JobKind::Service { port, health, restart } => Self::Service {
+                port: *port,
+                health: health.as_ref().map(|health| Health {
+                    http_path: health.http_path.clone(),
+                    every_ns: health.every.0,
+                    failures: health.failures,
+                }),
+                restart: (*restart).into(),
+            },
+            JobKind::Interactive { idle_limit } => {
+                Self::Interactive { idle_limit_ns: idle_limit.map(|limit| limit.0) }
+            }
+        }
+    }
+}
+
+impl From<Kind> for JobKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Batch => Self::Batch,
+            Kind::Service { port, health, restart } => Self::Service {
+                port,
+                health: health.map(|health| HealthCheck {
+                    http_path: health.http_path,
+                    every: Nanos(health.every_ns),
+                    failures: health.failures,
+                }),
+                restart: restart.into(),
+            },
+            Kind::Interactive { idle_limit_ns } => Self::Interactive { idle_limit: idle_limit_ns.map(Nanos) },
+        }
+    }
+}
+
+impl From<Dependency> for After {
+    fn from(dependency: Dependency) -> Self {
+        Self { job: dependency.job.0, condition: dependency.condition.into() }
+    }
+}
+
+impl From<After> for Dependency {
+    fn from(after: After) -> Self {
+        Self { job: JobId(after.job), condition: after.condition.into() }
+    }
+}
+
+impl From<&ArraySpec> for Array {
+    fn from(array: &ArraySpec) -> Self {
+        Self { indexes: array.indexes.to_string(), max_running: array.max_running }
+    }
+}
+
+/// An outcome as JSON.
+impl From<&facts::Outcome> for Outcome {
+    fn from(outcome: &facts::Outcome) -> Self {
+        use facts::Outcome as O;
+        let (kind, number, text) = match outcome {
+            O::Success => ("success", None, "succeeded".to_owned()),
+            O::Code(code) => ("code", Some(i32::from(*code)), format!("exited with code {code}")),
+            O::Signal(signal) => ("signal", Some(i32::from(*signal)), format!("ended by signal {signal}")),
+            O::OutOfMemory => ("out-of-memory", None, "exceeded its memory limit".to_owned()),
+            O::TimeLimit => ("time-limit", None, "reached its time limit".to_owned()),
+            O::IdleLimit => ("idle-limit", None, "reached its idle limit".to_owned()),
+            O::Cancelled => ("cancelled", None, "cancelled".to_owned()),
+            O::StartFailed(failure) => ("start-failed", Some(failure.errno), describe(failure)),
+            O::NodeRestart => ("node-restart", None, "ended by a restart of the node".to_owned()),
+            O::DependencyFailed => {
+                ("dependency-failed", None, "a job it waited for did not end as asked".to_owned())
+            }
+            O::Preempted => ("preempted", None, "put back to make room".to_owned()),
+            O::Unknown => ("unknown", None, "nobody saw how it ended".to_owned()),
+        };
+        Self { kind: kind.to_owned(), number, text, exit_code: outcome.exit_code() }
+    }
+}
+
+impl From<&TaskExit> for Outcome {
+    fn from(exit: &TaskExit) -> Self {
+        use facts::Outcome as O;
+        Self::from(&match exit {
+            TaskExit::Exited(0) => O::Success,
+            TaskExit::Exited(code) => O::Code(*code),
+            TaskExit::Signalled(signal) => O::Signal(*signal),
+            TaskExit::OutOfMemory(_) => O::OutOfMemory,
+            TaskExit::StartFailed(failure) => O::StartFailed(failure.clone()),
+            TaskExit::NodeRestart => O::NodeRestart,
+            TaskExit::Unknown => O::Unknown,
+        })
+    }
+}
+
+/// `could not open output /data/x.out: Permission denied (os error 13)`
+fn describe(failure: &facts::StartFailure) -> String {
+    let error = std::io::Error::from_raw_os_error(failure.errno);
+    format!("could not {} {}: {error}", failure.step, failure.subject)
+}
+
+/// The word for why an attempt is stopped.
+pub(crate) fn stop_word(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Cancel => "cancelled",
+        StopReason::TimeLimit => "time-limit",
+        StopReason::IdleLimit => "idle-limit",
+        StopReason::GangMate => "gang-mate",
+        StopReason::Preempt => "preempted",
+        StopReason::Unhealthy => "unhealthy",
+    }
+}

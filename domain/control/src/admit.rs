@@ -1,0 +1,256 @@
+//! Whether a request can ever be met, before it is accepted. Waiting is no reason to refuse.
+
+use std::fmt;
+
+use facts::{Event, IndexSet, JobRequest};
+use units::{Bytes, JobId, NodeId, TeamId};
+
+use crate::place;
+use crate::rows::{Amount, Job};
+use crate::state::State;
+
+/// The most members of an array.
+const MAX_MEMBERS: u64 = 1_000_000;
+/// The most ranges that an array's indexes may be written as.
+const MAX_RANGES: usize = 10_000;
+/// The most tasks of a gang.
+const MAX_TASKS: u32 = 10_000;
+/// The most conditions on other jobs.
+const MAX_DEPENDENCIES: usize = 1_000;
+
+/// A thing that is scheduled and can run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// CPU cores.
+    Cores,
+    /// Main memory.
+    Memory,
+    /// Whole devices.
+    Gpus,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cores, Self::Memory, Self::Gpus];
+
+    /// This part of an amount; memory in bytes.
+    pub fn of(self, amount: Amount) -> u64 {
+        match self {
+            Self::Cores => amount.cores,
+            Self::Memory => amount.memory,
+            Self::Gpus => amount.gpus,
+        }
+    }
+
+    /// A number of it, in words: `3 GPUs`.
+    pub fn say(self, number: u64) -> String {
+        match self {
+            Self::Cores if number == 1 => "1 core".to_owned(),
+            Self::Cores => format!("{number} cores"),
+            Self::Memory => format!("{} of memory", Bytes(number)),
+            Self::Gpus if number == 1 => "1 GPU".to_owned(),
+            Self::Gpus => format!("{number} GPUs"),
+        }
+    }
+
+    /// The first part of `need` that is not within `room`.
+    pub(crate) fn lacking(need: Amount, room: Amount) -> Option<Self> {
+        Self::ALL.into_iter().find(|resource| resource.of(need) > resource.of(room))
+    }
+}
+
+/// Why something is refused, with whatever would make it possible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// Nothing to run.
+    #[error("a job needs at least one task")]
+    NoTasks,
+    /// A task without a core.
+    #[error("a task needs at least one core")]
+    NoCores,
+    /// An array without members.
+    #[error("an array needs at least one index")]
+    NoMembers,
+    /// An array none of whose members may run.
+    #[error("an array with at most 0 members at once never runs; the limit is 1 or more")]
+    ArrayLimitZero,
+    /// More than one request may ask for.
+    #[error("{asked} {what} are more than the {most} that a job may have")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many were asked for.
+        asked: u64,
+        /// The limit, which is fourplane's own.
+        most: u64,
+    },
+    /// No such team.
+    #[error("there is no team {0}")]
+    UnknownTeam(TeamId),
+    /// A dependency on a job that is not known, or ended more than a day ago.
+    #[error("it waits for job {0}, which is not known; jobs are known until a day after their end")]
+    UnknownDependency(JobId),
+    /// More than the team may ever hold at once.
+    #[error(
+        "it asks for {}, team {name} may hold {} at once (it holds {} now); \
+         {fits} of its {tasks} tasks would fit",
+        .resource.say(*.asked), .resource.say(*.limit), .resource.say(*.used)
+    )]
+    OverQuota {
+        /// Whose quota.
+        team: TeamId,
+        /// Its name.
+        name: String,
+        /// Of what.
+        resource: Resource,
+        /// The limit.
+        limit: u64,
+        /// What the team holds now.
+        used: u64,
+        /// What one attempt asks for.
+        asked: u64,
+        /// Tasks asked for.
+        tasks: u32,
+        /// Tasks that the whole quota would allow.
+        fits: u64,
+    },
+    /// More than the nodes have, even when nothing runs.
+    #[error(
+        "{tasks} tasks of {per_task} each do not fit on the nodes even when nothing else runs; \
+         {fits} of them would, and a task may have at most {largest}"
+    )]
+    OverCapacity {
+        /// Tasks asked for.
+        tasks: u32,
+        /// What each asks for.
+        per_task: Amount,
+        /// Tasks of that size that would fit.
+        fits: u64,
+        /// The most of each thing on any one node.
+        largest: Amount,
+    },
+    /// No such job, or it ended more than a day ago.
+    #[error("there is no job {0}")]
+    NoSuchJob(JobId),
+    /// No such node.
+    #[error("there is no node {0}")]
+    NoSuchNode(NodeId),
+    /// Nothing can be done to it any more.
+    #[error("job {0} has ended")]
+    JobEnded(JobId),
+    /// Indexes that the array does not have.
+    #[error("job {job} has no members {members}")]
+    NoSuchMembers {
+        /// The job.
+        job: JobId,
+        /// Those that it does not have.
+        members: IndexSet,
+    },
+    /// Nothing that can be asked for, as the state is.
+    #[error("this cannot be asked for now")]
+    Inconsistent,
+}
+
+/// `4 cores, 16 GiB of memory, 1 GPU`
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = Resource::ALL.into_iter().filter(|resource| resource.of(*self) > 0);
+        let words: Vec<String> = parts.map(|resource| resource.say(resource.of(*self))).collect();
+        f.write_str(if words.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// Whether `request` could ever run, with the teams and nodes as they are. Drained nodes
+/// count: they come back.
+pub fn admit(state: &State, request: &JobRequest) -> Result<(), Denial> {
+    within_own_limits(request)?;
+    for dependency in &request.after {
+        state.job(dependency.job).ok_or(Denial::UnknownDependency(dependency.job))?;
+    }
+    within_quota(state, request)?;
+    within_capacity(state, request)
+}
+
+/// Whether somebody may ask for `event`, of those that calls lead to beside a submission.
+pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
+    match event {
+        Event::Held(e) => open_job(state, e.job).map(drop),
+        Event::Released(e) => open_job(state, e.job).map(drop),
+        Event::PrioritySet(e) => open_job(state, e.job).map(drop),
+        Event::CancelRequested(e) => {
+            let job = open_job(state, e.job)?;
+            let asked = e.members.clone().unwrap_or_default();
+            let strangers = asked.difference(&job.request.members());
+            if strangers.is_empty() {
+                Ok(())
+            } else {
+                Err(Denial::NoSuchMembers { job: e.job, members: strangers })
+            }
+        }
+        Event::NodeSchedulable(e) => state.node(e.node).map(drop).ok_or(Denial::NoSuchNode(e.node)),
+        Event::TeamSet(_) => Ok(()),
+        _ => Err(Denial::Inconsistent),
+    }
+}
+
+fn open_job(state: &State, id: JobId) -> Result<&Job, Denial> {
+    let job = state.job(id).ok_or(Denial::NoSuchJob(id))?;
+    if job.ended.is_some() { Err(Denial::JobEnded(id)) } else { Ok(job) }
+}
+
+fn within_own_limits(request: &JobRequest) -> Result<(), Denial> {
+    if request.tasks == 0 {
+        return Err(Denial::NoTasks);
+    }
+    if request.per_task.cores.0 == 0 {
+        return Err(Denial::NoCores);
+    }
+    let mut counts = vec![
+        ("tasks", u64::from(request.tasks), u64::from(MAX_TASKS)),
+        ("dependencies", request.after.len() as u64, MAX_DEPENDENCIES as u64),
+    ];
+    if let Some(array) = &request.array {
+        if array.indexes.is_empty() {
+            return Err(Denial::NoMembers);
+        }
+        if array.max_running == Some(0) {
+            return Err(Denial::ArrayLimitZero);
+        }
+        counts.push(("array members", array.indexes.len(), MAX_MEMBERS));
+        counts.push(("array index ranges", array.indexes.ranges().len() as u64, MAX_RANGES as u64));
+    }
+    let over = counts.into_iter().find(|(_, asked, most)| asked > most);
+    over.map_or(Ok(()), |(what, asked, most)| Err(Denial::TooMany { what, asked, most }))
+}
+
+fn within_quota(state: &State, request: &JobRequest) -> Result<(), Denial> {
+    let team = state.team(request.team).ok_or(Denial::UnknownTeam(request.team))?;
+    let asked = Amount::of_attempt(request);
+    let Some(resource) = Resource::lacking(asked, team.quota) else { return Ok(()) };
+    Err(Denial::OverQuota {
+        team: request.team,
+        name: team.name.clone(),
+        resource,
+        limit: resource.of(team.quota),
+        used: resource.of(state.used_by(request.team)),
+        asked: resource.of(asked),
+        tasks: request.tasks,
+        fits: place::tasks_within(team.quota, Amount::of(&request.per_task)),
+    })
+}
+
+fn within_capacity(state: &State, request: &JobRequest) -> Result<(), Denial> {
+    let rooms = place::empty_rooms(state, true);
+    if place::spread(&rooms, request).is_some() {
+        return Ok(());
+    }
+    let per_task = Amount::of(&request.per_task);
+    let largest = rooms.iter().fold(Amount::default(), |most, room| Amount {
+        cores: most.cores.max(room.free.cores),
+        memory: most.memory.max(room.free.memory),
+        gpus: most.gpus.max(room.free.gpus),
+    });
+    let fits = place::most_tasks(&rooms, per_task);
+    Err(Denial::OverCapacity { tasks: request.tasks, per_task, fits, largest })
+}

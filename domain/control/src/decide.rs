@@ -1,0 +1,191 @@
+//! What to do next: one decision at a time, from the state and the time alone.
+
+use facts::event::{AttemptClosedV1, MembersEndedV1, StartedV1, StopOrderedV1, StopReason};
+use facts::{Event, IndexSet, Outcome};
+use units::{AttemptId, JobId, MemberId, Nanos, TeamId, Timestamp};
+
+use crate::outcome;
+use crate::place::{self, Reservation, Room};
+use crate::queue::{Entry, Key, Wanted};
+use crate::rows::{Amount, Job};
+use crate::state::State;
+
+/// What may differ between installations and versions without changing history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Jobs that a pass looks at one by one to start them ahead of the head of the queue.
+    pub max_examined: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { max_examined: 1_000 }
+    }
+}
+
+/// The single next decision, or none until an event or [`State::next_wake`]. Whoever calls
+/// applies it and asks again.
+pub fn decide(state: &State, now: Timestamp, policy: &Policy) -> Option<Event> {
+    end_cancelled(state)
+        .or_else(|| stop(state, now))
+        .or_else(|| close(state, now))
+        .or_else(|| end_doomed(state))
+        .or_else(|| start(state, now, *policy))
+}
+
+fn end_cancelled(state: &State) -> Option<Event> {
+    let id = *state.index().ending.first()?;
+    let members = state.job(id)?.ending.clone();
+    Some(Event::MembersEnded(MembersEndedV1 { job: id, members, outcome: Outcome::Cancelled }))
+}
+
+fn stop(state: &State, now: Timestamp) -> Option<Event> {
+    let index = state.index();
+    let cancelled = index.cancelled.first().map(|id| (*id, StopReason::Cancel));
+    let late =
+        || index.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, id)| (*id, StopReason::TimeLimit));
+    let broken = || index.broken.first().map(|id| (*id, StopReason::GangMate));
+    let (attempt, reason) = cancelled.or_else(late).or_else(broken)?;
+    Some(Event::StopOrdered(StopOrderedV1 { attempt, reason }))
+}
+
+fn close(state: &State, now: Timestamp) -> Option<Event> {
+    let id: AttemptId = *state.index().closable.first()?;
+    let attempt = state.attempt(id)?;
+    let request = &state.job(attempt.member.job)?.request;
+    let ends: Vec<_> = state.tasks_of(id).filter_map(|(_, task)| task.end.as_ref()).collect();
+    let outcome = outcome::of_attempt(attempt, request, &ends);
+    let next = outcome::next(attempt, request, &outcome, now);
+    Some(Event::AttemptClosed(AttemptClosedV1 { attempt: id, outcome, next }))
+}
+
+fn end_doomed(state: &State) -> Option<Event> {
+    let id: JobId = *state.index().doomed.first()?;
+    let members: IndexSet = state.job(id)?.pending.clone();
+    Some(Event::MembersEnded(MembersEndedV1 { job: id, members, outcome: Outcome::DependencyFailed }))
+}
+
+/// Starts the first job that fits, in queue order. The first that does not is the head: it
+/// gets the only reservation, and later jobs start if they do not delay it.
+fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
+    let free = place::free_rooms(state);
+    let head = match scan_for_head(state, now, &free)? {
+        Head::Starts(job, spread) => return started(state, job, now, &spread),
+        Head::Waits(entry) => entry,
+    };
+    let fit = place::total(&free);
+    let mut budget = policy.max_examined;
+    // The reservation costs a walk over all attempts: only make it for somebody.
+    let any = |team| Wanted::fitting(now, fit.min(state.quota_left(team)));
+    next_in_queue(state, Some(head.key), any, &mut budget.clone())?;
+    let reservation = place::reserve(state, &state.job(head.key.job)?.request, now)?;
+    let backfill = Backfill::new(now, free, &reservation);
+    let mut after = head.key;
+    while budget > 0 {
+        let wanted = |team| backfill.wanted(state.quota_left(team));
+        let entry = next_in_queue(state, Some(after), wanted, &mut budget)?;
+        let job = entry.key.job;
+        if let Some(spread) = backfill.spread(state, &entry) {
+            return started(state, job, now, &spread);
+        }
+        budget -= 1;
+        after = entry.key;
+    }
+    None
+}
+
+/// The first job of the queue that quota and nodes allow at all.
+pub(crate) enum Head {
+    /// It fits now.
+    Starts(JobId, place::Spread),
+    /// It must wait for others to end.
+    Waits(Entry),
+}
+
+/// Finds the head. Jobs of a team at its quota, and jobs that no node taking new work could
+/// hold, block nobody.
+pub(crate) fn scan_for_head(state: &State, now: Timestamp, free: &[Room]) -> Option<Head> {
+    let empty = place::empty_rooms(state, false);
+    let capacity = place::total(&empty);
+    let (mut after, mut unlimited) = (None, u32::MAX);
+    loop {
+        let wanted = |team| Wanted::fitting(now, capacity.min(state.quota_left(team)));
+        let entry = next_in_queue(state, after, wanted, &mut unlimited)?;
+        let request = &state.job(entry.key.job)?.request;
+        if let Some(spread) = place::spread(free, request) {
+            return Some(Head::Starts(entry.key.job, spread));
+        }
+        if place::spread(&empty, request).is_some() {
+            return Some(Head::Waits(entry));
+        }
+        after = Some(entry.key);
+    }
+}
+
+/// What may start ahead of the head.
+pub(crate) struct Backfill {
+    now: Timestamp,
+    window: Nanos,
+    free: Vec<Room>,
+    spare: Vec<Room>,
+}
+
+impl Backfill {
+    pub(crate) fn new(now: Timestamp, free: Vec<Room>, reservation: &Reservation) -> Self {
+        let window = if reservation.at == Timestamp::MAX {
+            // Whatever has a limit ends before "never".
+            Nanos(u64::MAX - 1)
+        } else {
+            reservation.at.since(now)
+        };
+        let spare = place::both(&free, &reservation.spare);
+        Self { now, window, free, spare }
+    }
+
+    fn wanted(&self, quota_left: Amount) -> Wanted {
+        Wanted {
+            now: self.now,
+            room: place::total(&self.free).min(quota_left),
+            spare: place::total(&self.spare),
+            window: self.window,
+        }
+    }
+
+    /// Where `entry` fits: anywhere if it is over by the reservation, else beside it.
+    pub(crate) fn spread(&self, state: &State, entry: &Entry) -> Option<place::Spread> {
+        let rooms = if entry.estimate <= self.window { &self.free } else { &self.spare };
+        place::spread(rooms, &state.job(entry.key.job)?.request)
+    }
+}
+
+/// The first wanted entry after `after`, over all teams.
+fn next_in_queue(
+    state: &State,
+    after: Option<Key>,
+    wanted: impl Fn(TeamId) -> Wanted,
+    budget: &mut u32,
+) -> Option<Entry> {
+    let queues = state.index().queues.iter();
+    let first =
+        |((team, _), queue): (&(TeamId, _), &crate::queue::Queue)| queue.find(after, &wanted(*team), budget);
+    queues.filter_map(first).min_by_key(|entry| entry.key)
+}
+
+fn started(state: &State, id: JobId, now: Timestamp, spread: &place::Spread) -> Option<Event> {
+    let job: &Job = state.job(id)?;
+    let member = next_member(state, id, job, now)?;
+    let number = state.retry(member).map_or(0, |retry| retry.attempts) + 1;
+    Some(Event::Started(StartedV1 {
+        attempt: state.next_attempt_id(),
+        job: id,
+        index: member.index,
+        number,
+        tasks: place::place(state, &job.request, spread),
+    }))
+}
+
+/// Who of a job's members starts next: the retry that fell due first, then the lowest index.
+fn next_member(state: &State, id: JobId, job: &Job, now: Timestamp) -> Option<MemberId> {
+    let due = state.first_retry(id).filter(|(_, at)| *at <= now).map(|(member, _)| member);
+    due.or_else(|| Some(MemberId { job: id, index: job.pending.first()? }))
+}

@@ -1,0 +1,13 @@
+//! Behaviours as sentences, and random histories against a slow scheduler that recomputes
+//! everything from the rows.
+
+extern crate fourplane_control as control;
+
+mod behaviours;
+mod ends;
+mod histories;
+mod invariants;
+mod oracle;
+mod reasons;
+mod scale;
+mod world;
