@@ -66,7 +66,13 @@ fn bare(cwd: &str) -> f64 {
     rate(begin)
 }
 
-fn supervised(node: &mut LocalNode, events: &Receiver<NodeEvent>, next: &mut u64, in_flight: u64, cwd: &str) -> f64 {
+fn supervised(
+    node: &mut LocalNode,
+    events: &Receiver<NodeEvent>,
+    next: &mut u64,
+    in_flight: u64,
+    cwd: &str,
+) -> f64 {
     let launch = Arc::new(LaunchSpec {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),

@@ -64,9 +64,9 @@ fn online_cores(list: &str) -> u32 {
 }
 
 fn total_memory(meminfo: &str) -> Bytes {
-    let kib = meminfo.lines().find_map(|line| {
-        line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok()
-    });
+    let kib = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
     Bytes(kib.unwrap_or(0) * 1_024)
 }
 
@@ -76,11 +76,8 @@ fn nvidia_gpus(dir: &Path) -> Vec<Gpu> {
         let text = std::fs::read_to_string(entry.ok()?.path().join("information")).ok()?;
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let minor: u32 = field("Device Minor:")?.parse().ok()?;
-        let gpu = Gpu {
-            key: field("GPU UUID:")?.to_owned(),
-            model: field("Model:")?.to_owned(),
-            simulated: false,
-        };
+        let gpu =
+            Gpu { key: field("GPU UUID:")?.to_owned(), model: field("Model:")?.to_owned(), simulated: false };
         Some((minor, gpu))
     };
     let mut gpus: Vec<(u32, Gpu)> = std::fs::read_dir(dir).into_iter().flatten().filter_map(read).collect();
@@ -105,7 +102,8 @@ mod tests {
         for (bus, minor) in [("0000:01:00.0", 1), ("0000:02:00.0", 0)] {
             let dir = root.path().join(bus);
             std::fs::create_dir(&dir).unwrap();
-            let text = format!("Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-{minor}\nDevice Minor: \t {minor}\n");
+            let text =
+                format!("Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-{minor}\nDevice Minor: \t {minor}\n");
             std::fs::write(dir.join("information"), text).unwrap();
         }
         let keys: Vec<String> = nvidia_gpus(root.path()).into_iter().map(|gpu| gpu.key).collect();

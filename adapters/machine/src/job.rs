@@ -90,7 +90,8 @@ fn connect_streams(start: &StartTask, streams: &Streams, status: &OwnedFd) -> Re
         Streams::Piped { out: (_, out_end), err: err_pipe } => {
             let files: Vec<BorrowedFd<'_>> =
                 [Some(out.as_fd()), err.as_ref().map(AsFd::as_fd)].into_iter().flatten().collect();
-            output::hand_over(status, &files).map_err(|error| Failure::new("hand over output", "", &error))?;
+            output::hand_over(status, &files)
+                .map_err(|error| Failure::new("hand over output", "", &error))?;
             let err_end = err_pipe.as_ref().map_or(out_end, |(_, end)| end);
             place(null()?.as_fd(), out_end.as_fd(), err_end.as_fd())
         }
@@ -159,7 +160,8 @@ fn exec(start: &StartTask, plan: &Plan<'_>, script: Option<&OwnedFd>) -> Result<
     }
     let program = launch.argv.first().cloned().unwrap_or_default();
     let inner = |bytes: Vec<u8>| {
-        CString::new(bytes).map_err(|_| Failure::new("exec", &program, &io::Error::from_raw_os_error(libc::EINVAL)))
+        CString::new(bytes)
+            .map_err(|_| Failure::new("exec", &program, &io::Error::from_raw_os_error(libc::EINVAL)))
     };
     let argv = argv.into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
     let env = environment(start, &plan.scratch).into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;

@@ -78,9 +78,9 @@ impl Entry {
 
 /// FNV-1a: tells torn and never-written records from whole ones.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Appends entries, all by one write.
@@ -99,12 +99,8 @@ struct Part {
 
 impl Part {
     fn open(dir: &Path, number: u32) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path(dir, number))?;
+        let file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path(dir, number))?;
         Ok(Self { number, file, read: 0, starts: BTreeSet::new() })
     }
 }

@@ -95,19 +95,14 @@ impl LocalNode {
     /// A node whose supervisor keeps `dir`. With `exe`, a hello starts a missing supervisor.
     /// `on_event` is called from a thread of the connection, with reports in order and, when
     /// the connection is gone, one [`NodeEvent::Lost`].
-    pub fn new(
-        dir: &Path,
-        exe: Option<&Path>,
-        on_event: impl Fn(NodeEvent) + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(dir: &Path, exe: Option<&Path>, on_event: impl Fn(NodeEvent) + Send + Sync + 'static) -> Self {
         let exe = exe.map(Path::to_owned);
         Self { dir: dir.to_owned(), exe, on_event: Arc::new(on_event), connection: None }
     }
 
     fn connect(&self, epoch: Epoch) -> Result<(UnixStream, NodeHello), NodeError> {
         if let Some(exe) = &self.exe {
-            ensure_supervisor(exe, &self.dir)
-                .map_err(|error| self.unreachable(io::Error::other(error)))?;
+            ensure_supervisor(exe, &self.dir).map_err(|error| self.unreachable(io::Error::other(error)))?;
         }
         let exchange = || -> io::Result<(UnixStream, FromNode)> {
             let mut stream = UnixStream::connect(socket_path(&self.dir))?;

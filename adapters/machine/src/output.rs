@@ -114,8 +114,7 @@ impl Pump {
             .zip(files)
             .map(|(source, file)| Flow { source, file: File::from(file), left, told: false })
             .collect();
-        let terminal =
-            start.terminal.then(|| Terminal::serve(terminal, start.launch.uid).ok()).flatten();
+        let terminal = start.terminal.then(|| Terminal::serve(terminal, start.launch.uid).ok()).flatten();
         Some(Self { flows, terminal })
     }
 

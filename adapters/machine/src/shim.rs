@@ -121,12 +121,8 @@ fn supervise(start: &StartTask, plan: &Plan<'_>) -> io::Result<()> {
 
 fn prepare(start: &StartTask) -> io::Result<(Streams, OwnedFd, OwnedFd)> {
     let streams = Streams::open(start)?;
-    let (ours, theirs) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok((streams, ours, theirs))
 }
 
@@ -150,7 +146,13 @@ impl Counters {
     }
 }
 
-fn record_exit(start: &StartTask, plan: &Plan<'_>, started: u64, status: i32, before: &Counters) -> io::Result<()> {
+fn record_exit(
+    start: &StartTask,
+    plan: &Plan<'_>,
+    started: u64,
+    status: i32,
+    before: &Counters,
+) -> io::Result<()> {
     let after = Counters::read(plan);
     // A mark that did not rise may be an earlier task's: absent is not known.
     let peak = after.peak.filter(|_| after.peak > before.peak);
@@ -195,7 +197,9 @@ impl Streams {
     pub(crate) fn into_ours(self) -> Vec<OwnedFd> {
         match self {
             Self::Direct => Vec::new(),
-            Self::Piped { out, err } => [Some(out.0), err.map(|(ours, _)| ours)].into_iter().flatten().collect(),
+            Self::Piped { out, err } => {
+                [Some(out.0), err.map(|(ours, _)| ours)].into_iter().flatten().collect()
+            }
             Self::Terminal { master, .. } => vec![master],
         }
     }

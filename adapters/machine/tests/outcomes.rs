@@ -124,7 +124,8 @@ fn scripts_and_output_files() {
         launch.stderr = Some(b"%j.err".to_vec());
     });
     assert_eq!(world.run(&start), TaskExit::Exited(0));
-    let long = fs::read_dir(world.home.path()).unwrap().flatten().find(|entry| entry.file_name().len() == 255);
+    let long =
+        fs::read_dir(world.home.path()).unwrap().flatten().find(|entry| entry.file_name().len() == 255);
     let text = fs::read_to_string(long.expect("a name of 255 bytes").path()).unwrap();
     assert!(text.contains("cut to 255 bytes") && text.ends_with("out word\n"), "{text}");
     assert_eq!(world.read("7.err"), "err\n");
@@ -150,7 +151,8 @@ fn stop_warns_then_kills() {
     let mut world = World::new();
     let polite = world.shell(1, "trap 'echo warned; exit 5' TERM; while :; do sleep 0.01; done");
     let deaf = world.shell(2, "trap '' TERM; while :; do sleep 0.01; done");
-    for (start, grace, expect) in [(polite, 10_000, TaskExit::Exited(5)), (deaf, 200, TaskExit::Signalled(9))] {
+    for (start, grace, expect) in [(polite, 10_000, TaskExit::Exited(5)), (deaf, 200, TaskExit::Signalled(9))]
+    {
         world.start(&start);
         world.running(start.task);
         world.send(NodeCommand::Stop { task: start.task, signal: 15, grace: grace * 1_000_000 });

@@ -13,8 +13,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
 use units::Seq;
 
-use crate::space::Reserve;
 use crate::head;
+use crate::space::Reserve;
 
 /// The layout of `log.db` that this version writes and the newest that it reads.
 const FORMAT: u32 = 1;

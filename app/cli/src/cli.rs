@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use units::Nanos;
 
-use crate::run_args::RunArgs;
+use crate::run_args::{RunArgs, ShellArgs};
 use crate::values::{self, JobRef};
 
 /// Turns GPU capacity into accounted, useful work.
@@ -42,6 +42,14 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run a command or a script as a job
     Run(Box<RunArgs>),
+    /// Open a terminal on an allocation
+    Shell(Box<ShellArgs>),
+    /// Come back to a terminal that was left
+    Attach {
+        /// The job
+        #[arg(value_parser = values::job_ref)]
+        job: JobRef,
+    },
     /// List jobs, or show some of them in full
     Jobs(Box<JobsArgs>),
     /// Tell why a job stands where it does

@@ -15,7 +15,8 @@ pub(crate) fn text(detail: &JobDetail) -> String {
     if let Some(why) = &detail.why {
         lines.push(("why", reason(why).trim_end().replace('\n', "\n            ")));
     }
-    let mut text: String = lines.iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
+    let mut text = String::new();
+    text.extend(lines.iter().map(|(name, value)| format!("{name:<12}{value}\n")));
     if !detail.tries.is_empty() {
         text.push('\n');
         text.push_str(&attempts(detail, &zone));

@@ -89,8 +89,11 @@ pub(crate) enum Key {
     Text(String),
 }
 
+/// What a job is ordered by.
+pub(crate) type SortKey = Box<dyn Fn(&Job) -> Key>;
+
 /// How to order by the field called `name`.
-pub(crate) fn sort_key(name: &str) -> Option<Box<dyn Fn(&Job) -> Key>> {
+pub(crate) fn sort_key(name: &str) -> Option<SortKey> {
     let field = find(name)?;
     let at = |time: Option<Time>| time.map(|time| i128::from(time.0.0));
     let number: fn(&Job) -> Option<i128> = match field.name {

@@ -11,6 +11,9 @@ use crate::failure::{Doing, Failure};
 /// Where root's servers put their sockets; only root may write here.
 const ROOT_RUNTIME: &str = "/run/fourplane";
 
+/// Where root's server keeps its state unless told otherwise.
+const ROOT_STATE: &str = "/var/lib/fourplane";
+
 /// What the surroundings say, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
@@ -35,7 +38,7 @@ impl Surroundings {
     /// The state directory where none is named.
     pub(crate) fn default_state(&self) -> PathBuf {
         if self.uid == 0 {
-            return PathBuf::from("/var/lib/fourplane");
+            return PathBuf::from(ROOT_STATE);
         }
         let data = self.data_home.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")));
         data.unwrap_or_else(|| PathBuf::from(format!("/tmp/fourplane-{}-data", self.uid))).join("fourplane")
@@ -63,14 +66,21 @@ impl Surroundings {
         Ok(dir.join(socket_name(state, &[self.default_state()])))
     }
 
+    /// State directories that may be meant, the likeliest first: the one that is named, or this
+    /// user's and then root's.
+    pub(crate) fn states(&self, named: Option<&Path>) -> Vec<PathBuf> {
+        match named {
+            Some(state) => vec![state.to_owned()],
+            None if self.uid == 0 => vec![PathBuf::from(ROOT_STATE)],
+            None => vec![self.default_state(), PathBuf::from(ROOT_STATE)],
+        }
+    }
+
     /// Sockets at which a server on `state` may answer, the likeliest first: this user's own
     /// server, then root's.
     pub(crate) fn sockets(&self, state: Option<&Path>) -> Vec<PathBuf> {
-        let named = |path: &Path| match state {
-            Some(state) => socket_name(state, &[self.default_state(), PathBuf::from("/var/lib/fourplane")]),
-            None => socket_name(path, &[path.to_path_buf()]),
-        };
-        let name = named(&self.default_state());
+        let default = self.default_state();
+        let name = socket_name(state.unwrap_or(&default), &[default.clone(), PathBuf::from(ROOT_STATE)]);
         let mut sockets = vec![self.own_runtime().join(&name)];
         // A directory that somebody else prepared is no place to send an environment to.
         sockets.retain(|socket| socket.parent().is_some_and(|dir| self.check_owner(dir).is_ok()));

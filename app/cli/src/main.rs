@@ -64,10 +64,12 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
 
 /// The commands that ask a server.
 async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
-    use commands::{actions, jobs, logs, nodes, run, tokens, wait};
+    use commands::{actions, jobs, logs, nodes, run, shell, tokens, wait};
     let common = &cli.common;
     match &cli.command {
         Command::Run(args) => run::run(common, printer, args).await,
+        Command::Shell(args) => shell::run(common, printer, args).await,
+        Command::Attach { job } => shell::attach(common, printer, job).await,
         Command::Jobs(args) => jobs::run(common, printer, args).await,
         Command::Why { job } => actions::why(common, printer, job).await,
         Command::Logs(args) => logs::run(common, printer, args).await,

@@ -25,6 +25,7 @@ pub(crate) struct Printer {
     colour: bool,
 }
 
+#[expect(clippy::unused_self, reason = "whoever writes has been given a printer")]
 impl Printer {
     /// A printer for this process.
     pub(crate) fn new(json: bool) -> Self {
@@ -72,9 +73,7 @@ impl Printer {
     /// Says why the command failed, and the way out.
     pub(crate) fn failure(self, failure: &Failure) {
         let mut text = format!("{}: {}", self.paint("31", "error"), failure.message);
-        for hint in &failure.hints {
-            text.push_str(&format!("\n{}: {hint}", self.paint("36", "hint")));
-        }
+        text.extend(failure.hints.iter().map(|hint| format!("\n{}: {hint}", self.paint("36", "hint"))));
         self.say(&text);
     }
 

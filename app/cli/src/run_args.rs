@@ -123,3 +123,17 @@ pub(crate) struct RunArgs {
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
+
+/// `shell`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ShellArgs {
+    /// What it may use.
+    #[command(flatten)]
+    pub(crate) resources: ResourceArgs,
+    /// End it after so long without input or output
+    #[arg(long, value_parser = values::span, value_name = "TIME")]
+    pub(crate) idle: Option<Nanos>,
+    /// What to run instead of your login shell
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}

@@ -9,7 +9,7 @@ use units::Nanos;
 
 use crate::failure::{Doing, Failure};
 use crate::output::Printer;
-use crate::run_args::{ResourceArgs, RunArgs};
+use crate::run_args::{ResourceArgs, RunArgs, ShellArgs};
 use crate::values::{Limit, Memory};
 
 /// What `--export=NONE` keeps: without these not even a shell starts sensibly.
@@ -41,13 +41,27 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
     submit.argv = argv;
     submit.script = script;
     submit.tasks = args.tasks;
-    submit.array = args.array.clone();
+    submit.array.clone_from(&args.array);
     submit.after = args.dependency.iter().flat_map(|afters| afters.0.iter().copied()).collect();
     submit.hold = args.hold;
     submit.stop = Stop { signal: args.stop_signal, grace_ns: args.grace.0, warn: args.signal };
     submit.stdout = args.output.as_ref().map(|path| text(path.as_os_str()));
     submit.stderr = args.error.as_ref().map(|path| text(path.as_os_str()));
     submit.output_max_bytes = args.output_max.as_ref().map(|memory| said(memory, "--output-max", printer));
+    Ok(submit)
+}
+
+/// The job that `shell` asks for.
+pub(crate) fn of_shell(args: &ShellArgs, printer: Printer) -> Result<Submit, Failure> {
+    let mut submit = of_resources(&args.resources, printer)?;
+    let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
+    let login = [shell, OsString::from("-i")];
+    let argv: &[OsString] = if args.command.is_empty() { &login } else { &args.command };
+    submit.name = Some(args.resources.name.clone().unwrap_or_else(|| "shell".to_owned()));
+    submit.argv = argv.iter().map(|word| text(word)).collect();
+    submit.kind = Kind::Interactive { idle_limit_ns: args.idle.map(|idle| idle.0) };
+    // Whoever sat at the terminal is gone.
+    submit.retry.requeue = false;
     Ok(submit)
 }
 

@@ -288,7 +288,7 @@ mod tests {
         let (ours, mut theirs) = tokio::io::duplex(16);
         let reading = async {
             for _ in 0..4 {
-                sleep(WRITE_TIME - Duration::from_secs(1)).await;
+                sleep(WRITE_TIME * 9 / 10).await;
                 tokio::io::AsyncReadExt::read_exact(&mut theirs, &mut [0; 16]).await.unwrap();
             }
         };

@@ -170,12 +170,13 @@ async fn greet(client: &mut Client, printer: Printer, banner: &Banner<'_>) -> Re
 
 /// Opens the log, finds or starts the supervisor, and starts the writer.
 fn start(state: &Path, found: &Inventory) -> Result<Running, Failure> {
-    let store = SqliteLog::open(state, Options::default()).map_err(store_failure)?;
-    let view = SqliteView::open(state).map_err(store_failure)?;
+    let store = SqliteLog::open(state, Options::default()).map_err(|error| store_failure(&error))?;
+    let view = SqliteView::open(state).map_err(|error| store_failure(&error))?;
     let program = std::env::current_exe().doing(|| "cannot tell this program's path".to_owned())?;
     let node_dir = state.join("node");
     machine::ensure_supervisor(&program, &node_dir).map_err(|error| Failure::failed(error.to_string()))?;
     let_pass(&node_dir)?;
+    let_pass(&node_dir.join("tty"))?;
     let inbox = Inbox::new();
     let node = LocalNode::new(&node_dir, Some(&program), inbox.node_events());
     let clock = HostClock::new().doing(|| "cannot read the boot id".to_owned())?;
@@ -187,12 +188,13 @@ fn start(state: &Path, found: &Inventory) -> Result<Running, Failure> {
         node: offered(found),
         policy: control::Policy::default(),
     };
-    ops::start(Parts { store, view: Box::new(view), node, clock, inbox, opening }).map_err(store_failure)
+    ops::start(Parts { store, view: Box::new(view), node, clock, inbox, opening })
+        .map_err(|error| store_failure(&error))
 }
 
-fn store_failure(error: store::StoreError) -> Failure {
+fn store_failure(error: &store::StoreError) -> Failure {
     use store::StoreError as E;
-    let hint = match &error {
+    let hint = match error {
         E::InUse { .. } => "talk to that server, or stop it, or choose another --state",
         E::Damaged { .. } => {
             "keep this directory as it is; restore a copy, or look with: fourplane audit verify"

@@ -6,5 +6,6 @@ mod crash;
 mod first;
 mod network;
 mod shapes;
+mod terminal;
 mod users;
 mod world;

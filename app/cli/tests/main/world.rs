@@ -143,11 +143,13 @@ impl Drop for World {
             let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
             if command.ends_with(&wanted) {
                 groups.extend(group_of(&entry.path()));
-                drop(kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL));
+                _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
             }
         }
         groups.dedup();
-        groups.iter().for_each(|group| remove_group(group));
+        for group in &groups {
+            remove_group(group);
+        }
     }
 }
 
@@ -173,7 +175,7 @@ fn remove_group(group: &str) {
             for slot in std::fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path()) {
                 let members = std::fs::read_to_string(slot.join("cgroup.procs")).unwrap_or_default();
                 for pid in members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                    drop(kill_process(pid, Signal::KILL));
+                    _ = kill_process(pid, Signal::KILL);
                 }
                 drop(std::fs::remove_dir(slot));
             }

@@ -224,7 +224,7 @@ pub(super) async fn wait(
     let mut row = Arc::unwrap_or_clone(row);
     if !row.state.is_over() {
         // Watched before it is read again: no change falls between the two.
-        let mut watch = app.changes.watch(units::JobId(0));
+        let mut watch = app.changes.watch(id);
         loop {
             row = app.job(id).await?;
             if row.state.is_over() {

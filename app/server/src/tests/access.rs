@@ -42,6 +42,8 @@ async fn tokens_and_people_outlive_the_server() {
     let first = start_on(log.clone(), false, Config::default()).await;
     let (secret, _) = mint(&first, ANN, json!({"label": "l"})).await;
     let (short, _) = mint(&first, ANN, json!({"label": "l", "expires_in_ns": 1})).await;
+    let (revoked, id) = mint(&first, ANN, json!({"label": "l"})).await;
+    first.user(ANN).send("DELETE", &format!("/api/v1/tokens/{id}"), Value::Null).await;
     first.app.handle.stop();
     let second = start_on(log, false, Config::default()).await;
     let with = |secret: &str| second.remote().header("authorization", &format!("Bearer {secret}"));
@@ -53,6 +55,7 @@ async fn tokens_and_people_outlive_the_server() {
         "the same person"
     );
     assert_eq!(with(&short).get("/api/v1/jobs").await.status, 401, "expired");
+    assert_eq!(with(&revoked).get("/api/v1/jobs").await.status, 401, "taken back");
 }
 
 #[tokio::test]
