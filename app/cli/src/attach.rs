@@ -134,12 +134,8 @@ pub(crate) async fn stay(
                 )),
                 Wish::Cancel => {
                     printer.say(&format!("cancelling job {job}"));
-                    let path = format!("/jobs/{job}/cancel");
-                    match patient().post::<Done>(&path, &Cancel::default()).await {
-                        // It ended on its own in the meantime.
-                        Ok(_) | Err(CallError::Refused(hyper::StatusCode::CONFLICT, _)) => {}
-                        Err(error) => printer.failure(&error.into()),
-                    }
+                    // Aside: a server that is away must not keep the next signal from being heard.
+                    tokio::spawn(cancel(patient(), printer, job));
                 }
                 Wish::Leave(code) => {
                     printer.say(&format!("job {job} goes on; wait for it with: fourplane wait {job}"));
@@ -147,6 +143,14 @@ pub(crate) async fn stay(
                 }
             },
         }
+    }
+}
+
+async fn cancel(mut client: Client, printer: Printer, job: u64) {
+    match client.post::<Done>(&format!("/jobs/{job}/cancel"), &Cancel::default()).await {
+        // It ended on its own in the meantime.
+        Ok(_) | Err(CallError::Refused(hyper::StatusCode::CONFLICT, _)) => {}
+        Err(error) => printer.failure(&error.into()),
     }
 }
 

@@ -33,7 +33,7 @@ fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
         ("user", plain(&job.owner)),
         ("team", plain(&job.team)),
         ("state", job.state.word().to_owned()),
-        ("each task", format!("{} cores, {}, {} GPUs", job.cores, Bytes(job.memory_bytes), job.gpus)),
+        ("each task", format!("cores {}, memory {}, GPUs {}", job.cores, Bytes(job.memory_bytes), job.gpus)),
         ("tasks", job.tasks.to_string()),
         ("limit", limit),
         ("priority", job.priority.to_string()),

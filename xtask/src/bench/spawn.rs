@@ -14,8 +14,8 @@ use super::fourplane::Fourplane;
 use super::peers::{HyperQueue, Slurm};
 use super::{Common, Peer, Series, print_table, progress, rate};
 
-/// Slurm starts some 30 jobs a second here: its rounds are shortened by this factor.
-const SLURM_SHARE: usize = 20;
+/// Slurm starts some 50 jobs a second here: its rounds are shortened by this factor.
+const SLURM_SHARE: usize = 5;
 
 #[derive(Args)]
 pub(crate) struct Options {

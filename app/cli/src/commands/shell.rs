@@ -184,9 +184,10 @@ impl RawMode {
             return None;
         }
         let before = tcgetattr(&stdin).ok()?;
+        // What was typed ahead is kept: it is for the shell.
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(&stdin, OptionalActions::Flush, &raw).ok()?;
+        tcsetattr(&stdin, OptionalActions::Drain, &raw).ok()?;
         Some(Self(before))
     }
 }
@@ -194,6 +195,6 @@ impl RawMode {
 impl Drop for RawMode {
     fn drop(&mut self) {
         // A terminal that went away needs no manners.
-        _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
+        _ = tcsetattr(std::io::stdin(), OptionalActions::Drain, &self.0);
     }
 }

@@ -309,7 +309,7 @@ impl Banner<'_> {
             "fourplane {}\n\
              state    {} ({age})\n\
              found    {} cores, {} ({} kept back), {gpus}\n\
-             \x20        limits by {}; clock CLOCK_BOOTTIME\n\
+             \x20        limits {}; clock CLOCK_BOOTTIME\n\
              listen   {url} (works once, for 10 minutes)\n\
              \x20        {}\n\
              users    {users}\n\
@@ -340,10 +340,10 @@ impl Banner<'_> {
 
     fn limits(&self) -> String {
         let cgroups = match self.found.cgroups {
-            CgroupKind::V2 => "cgroups v2",
-            CgroupKind::V1 => "cgroups v1",
-            CgroupKind::Hybrid => "cgroups v1 and v2",
-            CgroupKind::None => "nothing: cgroups cannot be used, so limits are advisory",
+            CgroupKind::V2 => "enforced by cgroups v2",
+            CgroupKind::V1 => "enforced by cgroups v1",
+            CgroupKind::Hybrid => "enforced by cgroups v1 and v2",
+            CgroupKind::None => "advisory, as cgroups cannot be used",
         };
         let devices = if self.found.confines_devices { "GPUs confined" } else { "GPUs advisory" };
         if self.found.gpus.is_empty() { cgroups.to_owned() } else { format!("{cgroups}, {devices}") }

@@ -2,22 +2,30 @@
 
 use std::process::Stdio;
 
-use crate::world::{World, ran};
+use rustix::process::Signal;
+
+use crate::world::{World, eventually, ran, signal_pid};
 
 #[test]
 fn an_attached_run_outlives_its_server() {
-    let mut world = World::new();
-    let script = "echo before; while [ ! -e go ]; do sleep 0.05; done; echo after; exit 6";
-    let mut command = world.command(&["run", "--", "sh", "-c", script]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    world.until("1", "running");
-    world.kill_server();
-    std::fs::write(world.work().join("go"), "").unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    world.up();
-    let ended = ran(&child.wait_with_output().unwrap());
-    assert_eq!((ended.code, ended.out.as_str()), (6, "before\nafter\n"), "{ended:?}");
-    assert_eq!(world.told["new"], false);
+    for gently in [false, true] {
+        let mut world = World::new();
+        let script = "echo before; while [ ! -e go ]; do sleep 0.05; done; echo after; exit 6";
+        let mut command = world.command(&["run", "--", "sh", "-c", script]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        world.until("1", "running");
+        if gently {
+            assert_eq!(world.stop_server(), 0);
+        } else {
+            world.kill_server();
+        }
+        std::fs::write(world.work().join("go"), "").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        world.up();
+        let ended = ran(&child.wait_with_output().unwrap());
+        assert_eq!((ended.code, ended.out.as_str()), (6, "before\nafter\n"), "{gently}: {ended:?}");
+        assert_eq!(world.told["new"], false);
+    }
 }
 
 #[test]
@@ -53,11 +61,8 @@ fn a_detached_server_answers_when_up_returns() {
     assert_eq!(world.stop_server(), 0);
     let up = world.run(&["up", "--detach", "--json", "--allow-root", "--listen", "127.0.0.1:0"]);
     assert_eq!(up.code, 0, "{up:?}");
-    let told: serde_json::Value = serde_json::from_str(&up.out).unwrap();
-    let pid =
-        told["pid"].as_i64().and_then(|pid| rustix::process::Pid::from_raw(pid.try_into().ok()?)).unwrap();
     let ran = world.run(&["run", "--", "echo", "hi"]);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let pid = signal_pid(&serde_json::from_str(&up.out).unwrap(), Signal::TERM);
     assert_eq!((ran.code, ran.out.as_str()), (0, "hi\n"), "{ran:?}");
-    crate::world::eventually("the server is gone", || rustix::process::test_kill_process(pid).is_err());
+    eventually("the server is gone", || rustix::process::test_kill_process(pid).is_err());
 }

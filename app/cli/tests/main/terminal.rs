@@ -4,10 +4,12 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::world::{World, finish};
+use crate::world::{World, finish, signal};
 
 #[test]
 fn a_shell_takes_piped_input_and_returns_its_code() {
@@ -52,7 +54,9 @@ impl Desk {
     fn see(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.seen.contains(text) {
-            let count = self.master.read(&mut buffer).unwrap_or(0);
+            let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
+            let ready = poll(&mut [PollFd::new(&self.master, PollFlags::IN)], Some(&patience)).unwrap();
+            let count = if ready == 0 { 0 } else { self.master.read(&mut buffer).unwrap_or(0) };
             assert!(count > 0, "{text:?} is not in {:?}", self.seen);
             self.seen.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
@@ -76,4 +80,20 @@ fn a_shell_is_a_terminal_that_outlives_client_and_server() {
     second.type_in("echo still' 'here; exit 5\n");
     second.see("still here");
     assert_eq!(second.child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn ctrl_c_on_a_terminal_asks_first() {
+    let world = World::new();
+    let mut desk = Desk::open(&world, &["run", "--", "sh", "-c", "echo star''ted; sleep 60"]);
+    desk.see("started");
+    signal(&desk.child, Signal::INT);
+    // Longer than a second: the next one asks again.
+    std::thread::sleep(std::time::Duration::from_millis(1_200));
+    signal(&desk.child, Signal::INT);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(world.job("1")["state"], "running");
+    signal(&desk.child, Signal::INT);
+    assert_eq!(desk.child.wait().unwrap().code(), Some(143));
+    assert_eq!(world.job("1")["state"], "cancelled");
 }

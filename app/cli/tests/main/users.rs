@@ -4,7 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
-use crate::world::{Ran, World, finish, skip_without_root};
+use rustix::process::Signal;
+
+use crate::world::{Ran, World, finish, signal_pid, skip_without_root};
 
 /// A user who is in no file of the system.
 const SOMEBODY: u32 = 12_345;
@@ -63,4 +65,24 @@ fn root_is_refused_unless_allowed() {
     assert_eq!(refused.code, 3, "{refused:?}");
     assert!(refused.err.contains("hint: ") && refused.err.contains("--allow-root"), "{refused:?}");
     assert_eq!(world.run(&["jobs", "-a", "--no-headers"]).out, "");
+}
+
+#[test]
+fn an_ordinary_user_can_start_a_server() {
+    if skip_without_root("an_ordinary_user_can_start_a_server") {
+        return;
+    }
+    let world = World::with(&[]);
+    let program = public_program(&world);
+    let as_somebody = |args: &[&str]| -> Ran {
+        let mut command = world.command_of(&program, args);
+        command.uid(SOMEBODY).gid(SOMEBODY).env_remove("XDG_RUNTIME_DIR");
+        command.env("FOURPLANE_STATE", world.work().join("own"));
+        finish(command)
+    };
+    let up = as_somebody(&["up", "--detach", "--json", "--listen", "127.0.0.1:0"]);
+    assert_eq!(up.code, 0, "{up:?}");
+    let ran = as_somebody(&["run", "--", "sh", "-c", "id -u; exit 4"]);
+    signal_pid(&serde_json::from_str(&up.out).unwrap(), Signal::TERM);
+    assert_eq!((ran.code, ran.out.as_str()), (4, "12345\n"), "{ran:?}");
 }

@@ -136,12 +136,12 @@ impl Drop for World {
             drop(server.kill());
             drop(server.wait());
         }
-        let wanted = format!("supervisor\0--dir\0{}\0", self.state().join("node").display());
+        let wanted = format!("\0supervisor\0--dir\0{}/", self.dir.path().display());
         let mut groups = Vec::new();
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
-            if command.ends_with(&wanted) {
+            if command.contains(&wanted) {
                 groups.extend(group_of(&entry.path()));
                 _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
             }
@@ -205,6 +205,13 @@ pub(crate) fn ran(output: &std::process::Output) -> Ran {
 /// Sends a signal to a process of ours.
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Sends a signal to the server that told this, and tells its process.
+pub(crate) fn signal_pid(told: &Value, signal: Signal) -> Pid {
+    let pid = told["pid"].as_i64().and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).unwrap();
+    kill_process(pid, signal).unwrap();
+    pid
 }
 
 /// Waits until something is so.
