@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 
-use crate::world::{World, finish};
+use crate::world::{Place, World, finish};
 
 /// Who dies, and how often.
 const DEATHS: [(Victim, usize); 3] = [(Victim::Server, 100), (Victim::Supervisor, 20), (Victim::Both, 10)];
@@ -34,7 +34,7 @@ fn order() -> Vec<Victim> {
 
 /// Submits jobs until told to stop, each under its own key and as often as it takes. Job N
 /// says that it ran and exits with N % 5. Tells the id that each N was acknowledged with.
-fn load(world: &World, stop: &AtomicBool) -> BTreeMap<usize, String> {
+fn load(place: &Place, stop: &AtomicBool) -> BTreeMap<usize, String> {
     let mut accepted = BTreeMap::new();
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -42,9 +42,10 @@ fn load(world: &World, stop: &AtomicBool) -> BTreeMap<usize, String> {
         }
         let script = format!("echo {number} >> ran; sleep 0.{}; exit {}", number % 4, number % 5);
         let key = format!("drill-{number}");
-        let args = ["run", "--parsable", "--idempotency-key", &key, "-o", "/dev/null", "--", "sh", "-c", &script];
+        let args =
+            ["run", "--parsable", "--idempotency-key", &key, "-o", "/dev/null", "--", "sh", "-c", &script];
         let id = loop {
-            let ran = finish(world.command(&args));
+            let ran = finish(place.command(&args));
             if ran.code == 0 {
                 break ran.out.trim().to_owned();
             }
@@ -59,16 +60,16 @@ fn load(world: &World, stop: &AtomicBool) -> BTreeMap<usize, String> {
 fn no_crash_loses_a_job_or_runs_one_twice() {
     let mut world = World::with(&["--allow-root", "--cores", "6"]);
     let stop = AtomicBool::new(false);
-    let client = world.client();
+    let place = world.place();
     let accepted = std::thread::scope(|scope| {
-        let submitting = scope.spawn(|| load(&client, &stop));
+        let submitting = scope.spawn(|| load(&place, &stop));
         for (nth, victim) in order().into_iter().enumerate() {
             std::thread::sleep(Duration::from_millis(nth as u64 * 37 % 160));
             if victim != Victim::Supervisor {
                 world.kill_server();
             }
             if victim != Victim::Server {
-                for supervisor in world.supervisors() {
+                if let Some(supervisor) = world.supervisor() {
                     _ = kill_process(supervisor, Signal::KILL);
                 }
             }
@@ -83,7 +84,12 @@ fn no_crash_loses_a_job_or_runs_one_twice() {
     assert!(accepted.len() > 50, "the drill had no load: {}", accepted.len());
     for (number, id) in &accepted {
         let waited = world.run(&["wait", id, "--timeout", "60s"]);
-        assert_eq!(usize::try_from(waited.code), Ok(number % 5), "job {id}, number {number}: {waited:?}");
+        assert_eq!(
+            usize::try_from(waited.code),
+            Ok(number % 5),
+            "number {number}: {waited:?}, {}",
+            world.job(id)
+        );
     }
     let mut ran: Vec<usize> = world.file("ran").lines().map(|line| line.parse().unwrap()).collect();
     ran.sort_unstable();

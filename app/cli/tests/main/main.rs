@@ -3,6 +3,7 @@
 
 mod control;
 mod crash;
+mod drill;
 mod first;
 mod network;
 mod shapes;

@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use serde_json::Value;
 /// A directory with a server's state and a place to work in.
 pub(crate) struct World {
     dir: tempfile::TempDir,
+    place: Place,
     flags: Vec<String>,
     server: Option<Child>,
     /// What `up` said.
@@ -27,6 +29,36 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
+/// The paths of a world.
+#[derive(Clone)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_fourplane")), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.work()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("FOURPLANE_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("FOURPLANE_STATE", self.state()).env("TZ", "UTC").env_remove("SHELL");
+        command
+    }
+}
+
 impl World {
     /// A server that lets root submit and offers four cores.
     pub(crate) fn new() -> Self {
@@ -38,9 +70,11 @@ impl World {
         let dir = tempfile::Builder::new().prefix("fourplane-cli-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
+        std::fs::create_dir(dir.path().join("witness")).unwrap();
         std::fs::set_permissions(dir.path().join("work"), Permissions::from_mode(0o777)).unwrap();
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
-        let mut world = Self { dir, flags, server: None, told: Value::Null };
+        let place = Place(dir.path().to_owned());
+        let mut world = Self { dir, place, flags, server: None, told: Value::Null };
         world.up();
         world
     }
@@ -48,6 +82,7 @@ impl World {
     /// Starts the server and waits until it answers.
     pub(crate) fn up(&mut self) {
         let mut command = self.command(&["up", "--json", "--listen", "127.0.0.1:0"]);
+        command.env("FOURPLANE_WITNESS_DIR", self.dir.path().join("witness"));
         command.args(&self.flags).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut server = command.spawn().unwrap();
         let mut line = String::new();
@@ -70,30 +105,50 @@ impl World {
         server.wait().unwrap().code().unwrap()
     }
 
+    /// Where all of it is, for clients on threads of their own.
+    pub(crate) fn place(&self) -> Place {
+        self.place.clone()
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
-        self.dir.path().join("state")
+        self.place.state()
     }
 
     pub(crate) fn work(&self) -> PathBuf {
-        self.dir.path().join("work")
+        self.place.work()
     }
 
     /// A command of this world, not started yet.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        self.command_of(Path::new(env!("CARGO_BIN_EXE_fourplane")), args)
+        self.place.command(args)
     }
 
     /// The same with another copy of the program.
     pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(args).current_dir(self.work()).stdin(Stdio::null());
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("FOURPLANE_") {
-                command.env_remove(name);
-            }
-        }
-        command.env("FOURPLANE_STATE", self.state()).env("TZ", "UTC").env_remove("SHELL");
-        command
+        self.place.command_of(program, args)
+    }
+
+    /// The supervisor, if one answers. Its shims, which look like it, are not meant.
+    pub(crate) fn supervisor(&self) -> Option<Pid> {
+        let socket = UnixStream::connect(self.state().join("node/supervisor.sock")).ok()?;
+        Some(rustix::net::sockopt::socket_peercred(socket).unwrap().pid)
+    }
+
+    /// The supervisor and its shims.
+    fn processes(&self) -> Vec<Pid> {
+        let wanted = format!("\0supervisor\0--dir\0{}/", self.dir.path().display());
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| {
+            let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            command.contains(&wanted).then(|| Pid::from_raw(pid))?
+        });
+        pids.collect()
+    }
+
+    /// How many tasks have started, by the nonces that each left.
+    pub(crate) fn witnesses(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("witness")).unwrap().count()
     }
 
     /// Runs a command to its end.
@@ -136,15 +191,10 @@ impl Drop for World {
             drop(server.kill());
             drop(server.wait());
         }
-        let wanted = format!("\0supervisor\0--dir\0{}/", self.dir.path().display());
         let mut groups = Vec::new();
-        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
-            if command.contains(&wanted) {
-                groups.extend(group_of(&entry.path()));
-                _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
-            }
+        for process in self.processes() {
+            groups.extend(group_of(&PathBuf::from(format!("/proc/{}", process.as_raw_pid()))));
+            _ = kill_process(process, Signal::KILL);
         }
         groups.dedup();
         for group in &groups {
