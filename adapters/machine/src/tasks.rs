@@ -527,7 +527,7 @@ impl Tasks {
             return false;
         }
         if self.cgroups.can_prove() {
-            return true;
+            return self.cgroups.is_empty(&slot.group());
         }
         // The shim waited for all that descended from it, if it came to its end.
         let vanished = matches!(task.end, Some(End { exit: TaskExit::Unknown, .. }));

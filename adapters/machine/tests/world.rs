@@ -22,7 +22,8 @@ pub(crate) const UID: u32 = 12_345;
 pub(crate) const GID: u32 = 23_456;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Says that a test was not run. The harness would swallow `eprintln`.
+/// Says that a test was not run.
+#[expect(clippy::explicit_write, reason = "the harness swallows what `eprintln` says")]
 pub(crate) fn skip(test: &str, why: &str) {
     writeln!(std::io::stderr(), "SKIPPED {test}: {why}").unwrap();
 }
@@ -203,6 +204,8 @@ impl World {
             resources: Resources { cores: Cores(1), memory: Bytes(64 << 20), gpus: 0 },
             devices: Vec::new(),
             terminal: false,
+            idle: None,
+            port: None,
             launch: Arc::new(launch),
         }
     }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod dispatch;
+mod health;
 mod node;
 mod open;
 
@@ -12,6 +13,7 @@ use units::{Epoch, JobId, NodeId, Seq, Timestamp};
 
 use crate::api::{Ack, Call, Refusal, Reply};
 use crate::clock::LedgerClock;
+use crate::health::HealthReport;
 use crate::ports::{
     Batch, ClockReading, Head, LogStore, NodeCommand, NodeHello, NodeReport, Snapshot, StoreError,
 };
@@ -32,6 +34,8 @@ pub enum Input {
     Report(NodeReport),
     /// A node's greeting after a connection was made.
     Hello(NodeHello),
+    /// What the checks of a service amount to.
+    Health(HealthReport),
 }
 
 /// What one turn led to. Nothing here may be acted on unless `turn` returned it: by then it is
@@ -122,6 +126,7 @@ impl<S: LogStore> Core<S> {
                 }
                 Input::Report(report) => self.take_report(report, &mut draft),
                 Input::Hello(hello) => self.take_hello(&hello, &mut draft),
+                Input::Health(report) => self.take_health(report, &mut draft),
             }
         }
         self.decide_all(&mut draft);

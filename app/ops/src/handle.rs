@@ -7,6 +7,7 @@ use std::time::Duration;
 use units::{JobId, Seq};
 
 use crate::api::{Call, Look, Refusal};
+use crate::health::HealthReport;
 use crate::ports::{LogStore, NodeEvent, SideRow, SideTable, StoreError};
 use crate::view::{ViewReader, ViewStore};
 
@@ -16,6 +17,7 @@ pub(crate) enum Message {
     Look(Look),
     Read(Read),
     Node(NodeEvent),
+    Health(HealthReport),
     Stop,
 }
 

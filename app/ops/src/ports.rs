@@ -204,8 +204,21 @@ pub struct StartTask {
     pub devices: Vec<(u16, String)>,
     /// Whether it gets a terminal.
     pub terminal: bool,
+    /// When a terminal that nobody uses is ended.
+    pub idle: Option<IdleLimit>,
+    /// The port it is to listen on (`PORT`).
+    pub port: Option<u16>,
     /// How to launch it.
     pub launch: Arc<LaunchSpec>,
+}
+
+/// How a terminal that nobody uses is ended: SIGHUP, then a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleLimit {
+    /// After so long without input or output, in nanoseconds.
+    pub after: u64,
+    /// Time between the signal and the kill, in nanoseconds.
+    pub grace: u64,
 }
 
 /// What the server tells a node.

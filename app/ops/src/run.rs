@@ -10,6 +10,7 @@ use units::JobId;
 
 use crate::core::{Core, Input, Opening};
 use crate::handle::{Handle, Inbox, Message, Progress};
+use crate::health::Prober;
 use crate::ports::{Clock, Head, LogStore, Node, NodeError, NodeEvent, StoreError};
 use crate::view::{Projection, ViewStore};
 
@@ -80,11 +81,13 @@ where
     progress.committed(core.head().seq);
     progress.applied(core.head().seq, &[]);
     let view = Arc::new(Mutex::new(view));
+    let prober = Prober::new(inbox.sender.clone(), core.state());
     let handle = Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view) };
     let (committed, to_project) = channel();
     let projector_progress = Arc::clone(&progress);
     let projector = named("projector", move || run_projector(&view, &to_project, &projector_progress))?;
-    let mut writer = Writer { core, node, clock, link: Link::Down(Instant::now()), committed, progress };
+    let link = Link::Down(Instant::now());
+    let mut writer = Writer { core, node, clock, link, committed, progress, prober };
     let receiver = inbox.receiver;
     let writer = named("writer", move || writer.run(&receiver))?;
     Ok(Running { handle, writer, projector })
@@ -115,6 +118,7 @@ struct Writer<S, N, C> {
     link: Link,
     committed: Sender<(Vec<Envelope>, Head)>,
     progress: Arc<Progress>,
+    prober: Prober,
 }
 
 impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
@@ -127,6 +131,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
                     Message::Call(call) => inputs.push(Input::Call(call)),
                     Message::Node(NodeEvent::Report(report)) => inputs.push(Input::Report(report)),
                     Message::Node(NodeEvent::Lost) => self.link = Link::Down(Instant::now()),
+                    Message::Health(report) => inputs.push(Input::Health(report)),
                     Message::Stop => stop = true,
                     look => looks.push(look),
                 }
@@ -137,7 +142,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
                 match look {
                     Message::Look(look) => look(self.core.state(), self.core.now()),
                     Message::Read(read) => read(self.core.store()),
-                    Message::Call(_) | Message::Node(_) | Message::Stop => {}
+                    Message::Call(_) | Message::Node(_) | Message::Health(_) | Message::Stop => {}
                 }
             }
             if stop {
@@ -186,6 +191,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
         let (turn, failed) = self.core.turn(inputs, self.clock.read());
         if !turn.committed.is_empty() {
             let head = self.core.head();
+            self.prober.follow(self.core.state(), &turn.committed);
             self.progress.committed(head.seq);
             // The projector only ends before the writer if the view failed; the log goes on.
             drop(self.committed.send((turn.committed, head)));
@@ -194,8 +200,10 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
             reply(answer);
         }
         if failed.is_some() {
-            // The node repeats what was not acknowledged when it is greeted again.
+            // The node repeats what was not acknowledged when it is greeted again, and checks
+            // tell again what is not known.
             self.link = Link::Down(Instant::now() + RECONNECT);
+            self.prober.restart(self.core.state());
         } else if !turn.commands.is_empty() && matches!(self.link, Link::Up) {
             match self.node.send(&turn.commands) {
                 Ok(()) => {}

@@ -118,12 +118,25 @@ pub struct AttemptRow {
     pub exits: BTreeMap<u32, TaskExit>,
     /// Since when, and why, something of it cannot be freed.
     pub leaked: Option<(Timestamp, String)>,
+    /// What its health check says, once it passed for the first time.
+    pub health: Option<Health>,
     /// CPU time over its tasks in nanoseconds, where measured.
     pub cpu: Option<u64>,
     /// The largest memory high-water mark of a task, where measured.
     pub memory_peak: Option<Bytes>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+}
+
+/// What a health check says of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Whether it passes.
+    pub healthy: bool,
+    /// Since when.
+    pub since: Timestamp,
+    /// What was seen then, in words.
+    pub reason: String,
 }
 
 /// Which jobs a list shows.
@@ -246,6 +259,7 @@ impl<'a> Projection<'a> {
                     stop: None,
                     exits: BTreeMap::new(),
                     leaked: None,
+                    health: None,
                     cpu: None,
                     memory_peak: None,
                     outcome: None,
@@ -294,6 +308,13 @@ impl<'a> Projection<'a> {
             Event::HoldLeaked(body) => self
                 .on_attempt(body.attempt, |row| row.leaked = Some((body.since, body.reason.clone())))
                 .map(drop),
+            Event::HealthChanged(body) => {
+                let health = Health { healthy: body.healthy, since: body.at, reason: body.reason.clone() };
+                let Some(job) = self.on_attempt(body.attempt, |row| row.health = Some(health))? else {
+                    return Ok(());
+                };
+                self.on_job(envelope, job, |_| {})
+            }
             Event::AttemptClosed(body) => {
                 let Some(job) =
                     self.on_attempt(body.attempt, |row| row.outcome = Some(body.outcome.clone()))?
@@ -303,7 +324,7 @@ impl<'a> Projection<'a> {
                 self.on_job(envelope, job, |row| {
                     row.members.running = row.members.running.saturating_sub(1);
                     match body.next {
-                        Next::Retry { .. } => row.members.waiting += 1,
+                        Next::Retry { .. } | Next::Afresh { .. } => row.members.waiting += 1,
                         Next::Finish => finish(row, 1, &body.outcome),
                     }
                 })

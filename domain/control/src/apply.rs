@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use facts::event::{
-    AttemptClosedV1, CancelRequestedV1, HoldLeakedV1, MembersEndedV1, Next, NodeDeclaredV1,
+    AttemptClosedV1, CancelRequestedV1, HealthChangedV1, HoldLeakedV1, MembersEndedV1, Next, NodeDeclaredV1,
     NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV1, SubmittedV1, TaskEndedV1, TaskFreedV1,
     TaskRunningV1, TeamSetV1,
 };
@@ -133,6 +133,7 @@ impl State {
             Event::HoldLeaked(e) => self.hold_leaked(e)?,
             Event::AttemptClosed(e) => self.attempt_closed(e, at)?,
             Event::MembersEnded(e) => self.members_ended(e, at)?,
+            Event::HealthChanged(e) => self.health_changed(e)?,
         }
         self.forget_old_jobs(at);
         Ok(())
@@ -297,6 +298,7 @@ impl State {
             freed: 0,
             leaked: 0,
             broken: false,
+            healthy: None,
         };
         self.put(Row::Meta(Meta { last_attempt: e.attempt, ..meta }));
         self.put(Row::Job(e.job, Some(job)));
@@ -345,6 +347,12 @@ impl State {
             return Err(Misfit::NothingToStop(e.attempt));
         }
         attempt.stop = Some(Stop { reason: e.reason, at });
+        self.put(Row::Attempt(e.attempt, Some(attempt)));
+        Ok(())
+    }
+
+    fn health_changed(&mut self, e: &HealthChangedV1) -> Result<(), Misfit> {
+        let attempt = Attempt { healthy: Some(e.healthy), ..self.open_attempt(e.attempt)?.clone() };
         self.put(Row::Attempt(e.attempt, Some(attempt)));
         Ok(())
     }
@@ -407,13 +415,19 @@ impl State {
             Next::Finish => self.members_over(member.job, job, 1, &e.outcome, at),
             Next::Retry { not_before, counted } => {
                 let counted = attempt.counted + u32::from(counted);
-                let retry = Retry { attempts: attempt.number, counted, not_before };
-                job.retrying += 1;
-                self.put(Row::Retry(member, Some(retry)));
-                self.put(Row::Job(member.job, Some(job)));
+                self.wait_again(member, job, Retry { attempts: attempt.number, counted, not_before });
+            }
+            Next::Afresh { not_before } => {
+                self.wait_again(member, job, Retry { attempts: attempt.number, counted: 1, not_before });
             }
         }
         Ok(())
+    }
+
+    fn wait_again(&mut self, member: MemberId, mut job: Job, retry: Retry) {
+        job.retrying += 1;
+        self.put(Row::Retry(member, Some(retry)));
+        self.put(Row::Job(member.job, Some(job)));
     }
 
     fn members_ended(&mut self, e: &MembersEndedV1, at: Timestamp) -> Result<(), Misfit> {

@@ -45,7 +45,8 @@ fn stop(state: &State, now: Timestamp) -> Option<Event> {
     let late =
         || index.deadlines.first().filter(|(at, _)| *at <= now).map(|(_, id)| (*id, StopReason::TimeLimit));
     let broken = || index.broken.first().map(|id| (*id, StopReason::GangMate));
-    let (attempt, reason) = cancelled.or_else(late).or_else(broken)?;
+    let unhealthy = || index.unhealthy.first().map(|id| (*id, StopReason::Unhealthy));
+    let (attempt, reason) = cancelled.or_else(late).or_else(broken).or_else(unhealthy)?;
     Some(Event::StopOrdered(StopOrderedV1 { attempt, reason }))
 }
 

@@ -36,6 +36,7 @@ fn of_exit(exit: &TaskExit) -> Outcome {
         TaskExit::StartFailed(failure) => Outcome::StartFailed(failure.clone()),
         TaskExit::NodeRestart => Outcome::NodeRestart,
         TaskExit::Unknown => Outcome::Unknown,
+        TaskExit::IdleLimit => Outcome::IdleLimit,
     }
 }
 
@@ -79,6 +80,10 @@ pub(crate) fn next(attempt: &Attempt, request: &JobRequest, outcome: &Outcome, n
     };
     if matches!(outcome, Outcome::NodeRestart | Outcome::Preempted) && retry.requeue {
         return again(false);
+    }
+    // A service that ran for longer than the longest wait is no restart loop.
+    if restart && now.since(attempt.started) > retry.backoff_max {
+        return Next::Afresh { not_before: now + retry.backoff };
     }
     let listed = outcome.class().is_some_and(|class| retry.on.contains(&class));
     if restart || (listed && attempt.counted < retry.max) { again(true) } else { Next::Finish }

@@ -192,6 +192,8 @@ pub struct Attempt {
     pub leaked: u32,
     /// Whether a task ended in anything but success.
     pub broken: bool,
+    /// What its health check says; none until it first passed, or without one.
+    pub healthy: Option<bool>,
 }
 
 impl Job {

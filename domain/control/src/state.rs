@@ -11,7 +11,7 @@ use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 1;
+const SNAPSHOT_VERSION: u8 = 2;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +70,8 @@ pub(crate) struct Index {
     pub(crate) cancelled: BTreeSet<AttemptId>,
     /// Attempts to stop because a task of the gang ended badly.
     pub(crate) broken: BTreeSet<AttemptId>,
+    /// Attempts to stop because their health check fails.
+    pub(crate) unhealthy: BTreeSet<AttemptId>,
     /// Attempts that hold nothing any more.
     pub(crate) closable: BTreeSet<AttemptId>,
     /// Running attempts by deadline.
@@ -151,6 +153,9 @@ impl Index {
         }
         if attempt.broken {
             mark(&mut self.broken, id, present);
+        }
+        if attempt.healthy == Some(false) {
+            mark(&mut self.unhealthy, id, present);
         }
         if let Some(at) = attempt.deadline {
             mark(&mut self.deadlines, (at, id), present);

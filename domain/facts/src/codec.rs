@@ -79,6 +79,7 @@ kinds! {
     17 v 1 => AttemptClosed,
     18 v 1 => MembersEnded,
     19 v 1 => SegmentSealed,
+    20 v 1 => HealthChanged,
 }
 
 /// Reads a value that must use up all of `bytes`.

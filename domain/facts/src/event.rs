@@ -55,6 +55,8 @@ pub enum Event {
     MembersEnded(MembersEndedV1),
     /// A sealed segment became part of history (decision D3).
     SegmentSealed(SegmentSealedV1),
+    /// A service's health, first known or changed.
+    HealthChanged(HealthChangedV1),
 }
 
 /// See [`Event::ServerStarted`].
@@ -298,6 +300,12 @@ pub enum Next {
         /// Whether it counts against the retry limit.
         counted: bool,
     },
+    /// The member is tried again, not before this time. It ran for so long that its earlier
+    /// tries no longer lengthen the wait.
+    Afresh {
+        /// Earliest start.
+        not_before: Timestamp,
+    },
 }
 
 /// See [`Event::AttemptClosed`].
@@ -339,4 +347,17 @@ pub struct SegmentSealedV1 {
     pub source: String,
     /// The version of what parsed it.
     pub parser_version: u32,
+}
+
+/// See [`Event::HealthChanged`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthChangedV1 {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Whether it answers as its health check wants.
+    pub healthy: bool,
+    /// When this was seen.
+    pub at: Timestamp,
+    /// What the last check saw, in words.
+    pub reason: String,
 }

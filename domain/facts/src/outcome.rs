@@ -17,6 +17,8 @@ pub enum TaskExit {
     NodeRestart,
     /// Its supervisor cannot say.
     Unknown,
+    /// It was ended because nothing was typed or shown for as long as that is allowed.
+    IdleLimit,
 }
 
 /// Why a task never ran.

@@ -61,6 +61,7 @@ fn attempt(id: u64, of: u64) -> AttemptRow {
         stop: None,
         exits: BTreeMap::new(),
         leaked: None,
+        health: None,
         cpu: None,
         memory_peak: None,
         outcome: Some(Outcome::Code(3)),

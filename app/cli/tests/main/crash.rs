@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::world::{World, eventually, ran, signal_pid};
+use crate::world::{World, eventually, finish, ran, signal_pid, skip, skip_without_root};
 
 #[test]
 fn an_attached_run_outlives_its_server() {
@@ -65,4 +65,83 @@ fn a_detached_server_answers_when_up_returns() {
     let pid = signal_pid(&serde_json::from_str(&up.out).unwrap(), Signal::TERM);
     assert_eq!((ran.code, ran.out.as_str()), (0, "hi\n"), "{ran:?}");
     eventually("the server is gone", || rustix::process::test_kill_process(pid).is_err());
+}
+
+#[test]
+fn a_restart_of_the_machine_is_told_and_the_job_runs_again() {
+    if skip_without_root("restart of the machine") {
+        return; // Without cgroups a job cannot be ended from outside.
+    }
+    let mut world = World::new();
+    let script = "echo x >> tries; [ $(wc -l < tries) = 2 ] || sleep 600";
+    let again = world.submit(&["--", "sh", "-c", script]);
+    let once = world.submit(&["--no-requeue", "--", "sleep", "600"]);
+    world.until(&again, "running");
+    world.until(&once, "running");
+    eventually("it wrote", || world.work().join("tries").exists());
+    world.restart_machine();
+    world.up();
+    assert_eq!(world.run(&["wait", &again]).code, 0);
+    let ends: Vec<String> = world.job(&again)["tries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["outcome"]["kind"].to_string())
+        .collect();
+    assert_eq!(ends, ["\"node-restart\"", "\"success\""]);
+    let waited = world.run(&["wait", &once]);
+    assert_eq!(waited.code, 125, "{waited:?}");
+    assert_eq!(world.job(&once)["outcome"]["kind"], "node-restart");
+    assert_eq!(world.witnesses(), 3);
+}
+
+/// A small file system that is unmounted at the end.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(at: &std::path::Path) -> Option<Self> {
+        std::fs::create_dir_all(at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256m", "small"]).arg(at);
+        (finish(mount).code == 0).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let mut unmount = std::process::Command::new("umount");
+        unmount.arg("-l").arg(&self.0);
+        finish(unmount);
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_new_work_and_keeps_ends() {
+    if skip_without_root("full disk") {
+        return;
+    }
+    let mut world = World::new();
+    assert_eq!(world.stop_server(), 0);
+    let Some(_small) = Small::mount(&world.state()) else {
+        skip("full disk", "a tmpfs cannot be mounted");
+        return;
+    };
+    world.up();
+    let running = world.submit(&["--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; exit 8"]);
+    world.until(&running, "running");
+    let ballast = world.state().join("ballast");
+    let mut fill = std::process::Command::new("dd");
+    fill.arg("if=/dev/zero").arg(format!("of={}", ballast.display())).arg("bs=1M");
+    assert_ne!(finish(fill).code, 0, "the disk has an end");
+
+    let refused = world.run(&["run", "-d", "--", "true"]);
+    assert_eq!(refused.code, 125, "{refused:?}");
+    assert!(refused.err.contains("disk is nearly full"), "{refused:?}");
+    std::fs::write(world.work().join("go"), "").unwrap();
+    let waited = world.run(&["wait", &running]);
+    assert_eq!(waited.code, 8, "{waited:?}");
+
+    std::fs::remove_file(ballast).unwrap();
+    eventually("work is accepted again", || world.run(&["run", "-d", "--", "true"]).code == 0);
+    assert_eq!(world.stop_server(), 0);
 }

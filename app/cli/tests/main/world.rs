@@ -73,6 +73,7 @@ impl World {
         std::fs::create_dir(dir.path().join("witness")).unwrap();
         std::fs::set_permissions(dir.path().join("work"), Permissions::from_mode(0o777)).unwrap();
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        std::fs::copy("/proc/sys/kernel/random/boot_id", dir.path().join("boot_id")).unwrap();
         let place = Place(dir.path().to_owned());
         let mut world = Self { dir, place, flags, server: None, told: Value::Null };
         world.up();
@@ -83,6 +84,7 @@ impl World {
     pub(crate) fn up(&mut self) {
         let mut command = self.command(&["up", "--json", "--listen", "127.0.0.1:0"]);
         command.env("FOURPLANE_WITNESS_DIR", self.dir.path().join("witness"));
+        command.env("FOURPLANE_BOOT_ID_FILE", self.boot_id());
         command.args(&self.flags).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut server = command.spawn().unwrap();
         let mut line = String::new();
@@ -126,6 +128,16 @@ impl World {
     /// The same with another copy of the program.
     pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         self.place.command_of(program, args)
+    }
+
+    fn boot_id(&self) -> PathBuf {
+        self.dir.path().join("boot_id")
+    }
+
+    /// What a restart of the machine does: every process is gone, and the boot id is another.
+    pub(crate) fn restart_machine(&mut self) {
+        self.end_everything();
+        std::fs::copy("/proc/sys/kernel/random/uuid", self.boot_id()).unwrap();
     }
 
     /// The supervisor, if one answers. Its shims, which look like it, are not meant.
@@ -185,8 +197,14 @@ impl World {
 }
 
 impl Drop for World {
-    /// Leaves no process and no cgroup behind.
     fn drop(&mut self) {
+        self.end_everything();
+    }
+}
+
+impl World {
+    /// Leaves no process and no cgroup behind.
+    fn end_everything(&mut self) {
         if let Some(mut server) = self.server.take() {
             drop(server.kill());
             drop(server.wait());
@@ -273,16 +291,21 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether this test cannot run for want of root. Said aloud, and written where CI counts.
+/// Whether this test cannot run for want of root.
 pub(crate) fn skip_without_root(test: &str) -> bool {
-    if rustix::process::geteuid().is_root() {
-        return false;
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skip(test, "needs root");
     }
-    let line = format!("SKIPPED {test}: needs root\n");
+    !is_root
+}
+
+/// Says aloud that a test cannot run here, and writes it where CI counts.
+pub(crate) fn skip(test: &str, why: &str) {
+    let line = format!("SKIPPED {test}: {why}\n");
     if let Some(path) = std::env::var_os("FOURPLANE_SKIPS") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
         std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
     }
     std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
-    true
 }

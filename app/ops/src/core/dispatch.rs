@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use control::{Obligation, nonce};
-use facts::{JobKind, LaunchSpec};
+use facts::{JobKind, JobRequest, LaunchSpec};
 use units::{AttemptId, DeviceIndex, JobId, Rank};
 
 use super::{Core, Draft};
-use crate::ports::{LogStore, NodeCommand, StartTask, TaskId};
+use crate::ports::{IdleLimit, LogStore, NodeCommand, StartTask, TaskId};
 
 /// Launches of so many recent submissions are kept at hand; older ones are read back.
 const LAUNCHES_KEPT: usize = 1_024;
@@ -96,9 +96,10 @@ impl<S: LogStore> Core<S> {
             |index: DeviceIndex| node.devices.get(usize::from(index.0)).map(|device| device.key.clone());
         let devices = task.devices.iter().filter_map(|index| Some((index.0, key(*index)?))).collect();
         let request = Arc::clone(&job.request);
+        let (idle, port) = of_kind(&request);
         let (member, number, decision, seed) = (lease.member, lease.number, lease.decision, lease.nonce_seed);
         let span = u64::from(RENDEZVOUS_PORTS.end - RENDEZVOUS_PORTS.start);
-        let port = RENDEZVOUS_PORTS.start + u16::try_from(attempt.0 % span).unwrap_or(0);
+        let rendezvous_port = RENDEZVOUS_PORTS.start + u16::try_from(attempt.0 % span).unwrap_or(0);
         let start = StartTask {
             task: TaskId { attempt, rank },
             decision,
@@ -108,10 +109,12 @@ impl<S: LogStore> Core<S> {
             name: request.name.clone(),
             number,
             world_size: request.tasks,
-            rendezvous_port: port,
+            rendezvous_port,
             resources: request.per_task,
             devices,
             terminal: matches!(request.kind, JobKind::Interactive { .. }),
+            idle,
+            port,
             launch: self.launch(member.job)?,
         };
         Some(NodeCommand::Start(Box::new(start)))
@@ -123,5 +126,16 @@ impl<S: LogStore> Core<S> {
         }
         let bytes = self.store.payload(job).ok()??;
         postcard::from_bytes(&bytes).ok().map(Arc::new)
+    }
+}
+
+/// What only some kinds of job have: a terminal's idle limit, and a service's port.
+fn of_kind(request: &JobRequest) -> (Option<IdleLimit>, Option<u16>) {
+    match request.kind {
+        JobKind::Batch => (None, None),
+        JobKind::Service { port, .. } => (None, port),
+        JobKind::Interactive { idle_limit } => {
+            (idle_limit.map(|after| IdleLimit { after: after.0, grace: request.stop.grace.0 }), None)
+        }
     }
 }

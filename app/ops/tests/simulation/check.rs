@@ -9,7 +9,7 @@ use facts::{Envelope, Event, Hash32, TaskExit, decode};
 use ops::core::Core;
 use ops::ports::{Head, LogStore, TaskId};
 use store::ModelLog;
-use units::{JobId, Rank, Seq, TeamId, Timestamp};
+use units::{AttemptId, JobId, Rank, Seq, TeamId, Timestamp};
 
 use super::machine::Machine;
 use super::world::{Promises, key_of};
@@ -49,6 +49,7 @@ pub(crate) fn everything(core: &Core<ModelLog>, machine: &Machine, promises: &Pr
     quota_is_kept(&log);
     exits_are_true(&log, machine);
     gangs_are_whole(&log, machine);
+    the_unhealthy_are_stopped(&log);
     time_is_conserved(&log, core.now(), machine, clock_faults);
     payloads_are_erased(core);
 }
@@ -88,7 +89,7 @@ fn quota_is_kept(log: &[Envelope]) {
     for envelope in log {
         match &envelope.event {
             Event::TeamSet(body) if body.team == TeamId(0) => {
-                quota = body.max_gpus.map_or(u64::MAX, u64::from)
+                quota = body.max_gpus.map_or(u64::MAX, u64::from);
             }
             Event::Started(body) => {
                 for (rank, task) in (0..).map(Rank).zip(&body.tasks) {
@@ -146,10 +147,34 @@ fn gangs_are_whole(log: &[Envelope], machine: &Machine) {
     }
 }
 
+/// Whatever turns unhealthy is told to stop before anything else is said of it, unless it ends
+/// by itself; and nothing is said twice, or of what is stopping or over.
+fn the_unhealthy_are_stopped(log: &[Envelope]) {
+    let mut said: BTreeMap<AttemptId, bool> = BTreeMap::new();
+    let mut over = BTreeSet::new();
+    for envelope in log {
+        match &envelope.event {
+            Event::HealthChanged(body) => {
+                assert!(!over.contains(&body.attempt), "late news at {}", envelope.seq);
+                let before = said.insert(body.attempt, body.healthy);
+                assert!(before.is_none_or(|before| !before) || !body.healthy, "no news at {}", envelope.seq);
+            }
+            Event::StopOrdered(body) => drop(over.insert(body.attempt)),
+            Event::AttemptClosed(body) => drop(over.insert(body.attempt)),
+            _ => {}
+        }
+    }
+    for (attempt, healthy) in said {
+        assert!(healthy || over.contains(&attempt), "unhealthy {attempt} runs on");
+    }
+}
+
 /// Residue 0, and the running time equals what the machine itself counted.
 fn time_is_conserved(log: &[Envelope], now: Timestamp, machine: &Machine, clock_faults: bool) {
     let mut meter = Meter::default();
-    log.iter().for_each(|envelope| meter.apply(envelope));
+    for envelope in log {
+        meter.apply(envelope);
+    }
     let (intervals, capacity) = meter.close(now);
     let (devices, cores) = balance(&intervals, &capacity, Timestamp(i64::MIN), Timestamp::MAX);
     assert_eq!((devices.residue, cores.residue), (0, 0));

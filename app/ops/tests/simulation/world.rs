@@ -8,10 +8,11 @@ use control::identity::{Principal, Role};
 use facts::event::DeviceV1;
 use facts::{
     ArraySpec, Condition, Dependency, ExitClass, Hash32, IndexSet, JobKind, JobRequest, LaunchSpec,
-    Resources, RetryPolicy, StopPolicy,
+    Resources, RestartPolicy, RetryPolicy, StopPolicy,
 };
 use ops::api::{Ack, Call, Command, IdemKey, Refusal};
 use ops::core::{Core, Input, NodeFacts, Opening};
+use ops::health::HealthReport;
 use ops::ports::{ClockReading, Head, NodeReport};
 use store::{ModelLog, Room};
 use units::{Bytes, Cores, JobId, Nanos, NodeId, SubjectId, TeamId};
@@ -37,6 +38,8 @@ pub(crate) struct World {
     connected: bool,
     /// Reports on their way to the server.
     wire: Vec<NodeReport>,
+    /// What health checks said, on its way to the server.
+    health: Vec<HealthReport>,
     /// Calls on their way to the server.
     calls: Vec<Call>,
     waiting: Vec<Waiting>,
@@ -80,6 +83,7 @@ impl World {
             machine: Machine::default(),
             connected: false,
             wire: Vec::new(),
+            health: Vec::new(),
             calls: Vec::new(),
             waiting: Vec::new(),
             submitted: 0,
@@ -103,7 +107,7 @@ impl World {
             0..10 => self.submit(),
             10..14 => self.act(),
             14 => self.change_quota(),
-            15 => self.set_schedulable(self.submitted % 2 == 0),
+            15 => self.set_schedulable(self.submitted.is_multiple_of(2)),
             16 => self.crash(),
             17 => self.crash_in_turn(),
             18 => self.lose_connection(),
@@ -114,6 +118,7 @@ impl World {
             23 => self.disk.set_room(if self.rng.one_in(2) { Room::Low } else { Room::None }),
             24..27 => self.disk.set_room(Room::Plenty),
             27 => self.disk.fail_commits(1),
+            28..31 => self.check_health(),
             _ => self.pass_time(),
         }
         self.turn();
@@ -201,6 +206,7 @@ impl World {
             self.connected = true;
         }
         inputs.extend(self.calls.drain(..).map(Input::Call));
+        inputs.extend(self.health.drain(..).map(Input::Health));
         inputs.extend(self.wire.drain(..).map(Input::Report));
         inputs
     }
@@ -245,6 +251,7 @@ impl World {
         self.server = None;
         self.connected = false;
         self.wire.clear();
+        self.health.clear();
         self.calls.clear();
         self.disk.crash(self.rng.one_in(2));
         self.hear();
@@ -261,6 +268,18 @@ impl World {
             }
         }
         self.crash();
+    }
+
+    /// A check of some attempt says something, true or late.
+    fn check_health(&mut self) {
+        let Some(core) = &self.server else { return };
+        let attempts: Vec<_> = core.state().attempts().map(|(id, _)| id).collect();
+        if attempts.is_empty() {
+            return;
+        }
+        let nth = usize::try_from(self.rng.below(attempts.len() as u64)).unwrap_or(0);
+        let healthy = !self.rng.one_in(3);
+        self.health.push(HealthReport { attempt: attempts[nth], healthy, reason: "a check".to_owned() });
     }
 
     fn lose_connection(&mut self) {
@@ -354,9 +373,14 @@ impl World {
         } else {
             Vec::new()
         };
+        let restart = [RestartPolicy::Never, RestartPolicy::OnFailure];
+        let restart = restart[usize::try_from(rng.below(2)).unwrap_or(0)];
+        let service = rng.one_in(3).then_some(JobKind::Service { port: None, health: None, restart });
+        // One that is stopped at its limit each time would be started again for ever.
+        let limited = service.is_none() && !rng.one_in(3);
         JobRequest {
             name: "job".to_owned(),
-            kind: JobKind::Batch,
+            kind: service.unwrap_or(JobKind::Batch),
             owner: SubjectId(1),
             team: TeamId(0),
             tasks: if rng.one_in(4) { 2 } else { 1 },
@@ -367,11 +391,12 @@ impl World {
             },
             array,
             priority: i32::try_from(rng.below(3)).unwrap_or(0),
-            time_limit: (!rng.one_in(3)).then(|| Nanos::from_millis(1 + rng.below(10_000))),
+            time_limit: limited.then(|| Nanos::from_millis(1 + rng.below(10_000))),
             after,
             retry: RetryPolicy {
                 max: u32::try_from(rng.below(3)).unwrap_or(0),
                 on: vec![ExitClass::Failure, ExitClass::OutOfMemory],
+                backoff_max: Nanos::from_secs(10),
                 ..RetryPolicy::default()
             },
             hold: rng.one_in(10),

@@ -6,7 +6,7 @@ use ops::view::{AttemptRow, JobRow};
 use units::{DeviceIndex, NodeId, SubjectId, Timestamp};
 
 use crate::app::App;
-use crate::wire::{self, Attempt, Device, Holder, Job, Leak, Members, Node, Task, Time, Why};
+use crate::wire::{self, Attempt, Device, Holder, Job, Leak, Members, Node, Readiness, Task, Time, Why};
 
 /// A job's row as JSON.
 pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
@@ -64,6 +64,11 @@ pub(super) fn show_attempt(row: &AttemptRow) -> Attempt {
         ended: row.ended.map(Time),
         freed: row.freed.map(Time),
         stop: row.stop.map(|reason| wire::stop_word(reason).to_owned()),
+        readiness: row.health.clone().map(|health| Readiness {
+            ready: health.healthy,
+            since: health.since.into(),
+            reason: health.reason,
+        }),
         leaked: row.leaked.clone().map(|(since, reason)| Leak { since: since.into(), reason }),
         cpu_ns: row.cpu,
         memory_peak_bytes: row.memory_peak.map(|bytes| bytes.0),

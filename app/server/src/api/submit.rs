@@ -14,7 +14,7 @@ use crate::app::{App, Caller};
 use crate::error::ApiError;
 use crate::people::Rights;
 use crate::tokens::hex;
-use crate::wire::{Accepted, Error, Submit, Text};
+use crate::wire::{Accepted, Error, Kind, Submit, Text};
 
 /// The longest name in bytes.
 const NAME_MAX: usize = 16 << 10;
@@ -22,6 +22,10 @@ const NAME_MAX: usize = 16 << 10;
 const LABELS_MAX: (usize, usize) = (64, 1024);
 /// The longest idempotency key in bytes.
 const KEY_MAX: usize = 255;
+/// The longest path of a health check in bytes.
+const PATH_MAX: usize = 1024;
+/// The shortest time between health checks, and between an end and the next start, in nanoseconds.
+const SHORTEST_NS: u64 = 100_000_000;
 /// The highest signal number of Linux.
 const SIGNAL_MAX: u8 = 64;
 
@@ -172,10 +176,32 @@ fn check_form(submit: &Submit) -> Result<(), ApiError> {
         "stop.warn.signal",
         "signals are 1 to 64",
     )?;
+    check_kind(submit)?;
     let (most, longest) = LABELS_MAX;
     let fits = |(name, value): (&String, &String)| !name.is_empty() && name.len().max(value.len()) <= longest;
     let labels = submit.labels.len() <= most && submit.labels.iter().all(fits);
     ensure(labels, "labels", "at most 64 labels, each name and value at most 1024 bytes")
+}
+
+/// A health check must be possible and must not become a flood; neither may restarts.
+fn check_kind(submit: &Submit) -> Result<(), ApiError> {
+    let Kind::Service { port, health, .. } = &submit.kind else { return Ok(()) };
+    let ensure = |right: bool, field: &str, message: &str| {
+        if right { Ok(()) } else { Err(ApiError::malformed(field, message)) }
+    };
+    let retry = &submit.retry;
+    let backoff = retry.backoff_ns.min(retry.backoff_max_ns);
+    ensure(backoff >= SHORTEST_NS, "retry", "a service is started again after 0.1 s or more")?;
+    ensure(*port != Some(0), "kind.service.port", "a port is 1 to 65535")?;
+    let Some(health) = health else { return Ok(()) };
+    ensure(port.is_some(), "kind.service.health", "a health check needs the service's port")?;
+    ensure(health.failures > 0, "kind.service.health.failures", "at least one failure is needed")?;
+    ensure(health.every_ns >= SHORTEST_NS, "kind.service.health.every_ns", "at least 0.1 s")?;
+    let plain = |path: &String| {
+        path.starts_with('/') && path.len() <= PATH_MAX && path.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    let path = health.http_path.as_ref().is_none_or(plain);
+    ensure(path, "kind.service.health.http_path", "a path begins with / and has no spaces, in ASCII")
 }
 
 /// The command that runs a script: what its `#!` line names, with at most one argument as the

@@ -72,6 +72,26 @@ async fn a_bad_request_names_its_field() {
     check(json!({"time_limit_ns": 0}), 400, "time_limit_ns").await;
     check(json!({"array": {"indexes": "3-1"}}), 400, "array.indexes").await;
     check(json!({"labels": {"": "x"}}), 400, "labels").await;
+    let service = |more: Value| {
+        let mut service = json!({"port": 8080, "health": {"every_ns": 1_000_000_000, "failures": 3}});
+        service.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"kind": {"service": service}})
+    };
+    let health = |more: Value| {
+        let mut health = json!({"every_ns": 1_000_000_000, "failures": 3});
+        health.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        service(json!({"health": health}))
+    };
+    check(service(json!({"port": 0})), 400, "kind.service.port").await;
+    check(service(json!({"port": null})), 400, "kind.service.health").await;
+    check(health(json!({"failures": 0})), 400, "kind.service.health.failures").await;
+    check(health(json!({"every_ns": 1})), 400, "kind.service.health.every_ns").await;
+    for path in ["ok", "/a b", "/a\r\nHost: x", "/ä"] {
+        check(health(json!({"http_path": path})), 400, "kind.service.health.http_path").await;
+    }
+    let mut hasty = service(json!({}));
+    hasty["retry"] = json!({"backoff_ns": 0});
+    check(hasty, 400, "retry").await;
     check(json!({"priority": 1}), 403, "priority").await;
     check(json!({"team": "nobodys"}), 422, "team").await;
     check(json!({"tasks": 0}), 422, "tasks").await;

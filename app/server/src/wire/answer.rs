@@ -121,6 +121,8 @@ pub struct Attempt {
     pub freed: Option<Time>,
     /// Why it was told to stop.
     pub stop: Option<String>,
+    /// What its health check says; absent until the check first passed.
+    pub readiness: Option<Readiness>,
     /// What of it cannot be freed.
     pub leaked: Option<Leak>,
     /// CPU time over its tasks, where measured.
@@ -142,6 +144,17 @@ pub struct Task {
     pub devices: Vec<u16>,
     /// How it ended.
     pub exit: Option<Outcome>,
+}
+
+/// What a service's health check says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Readiness {
+    /// Whether it passes.
+    pub ready: bool,
+    /// Since when.
+    pub since: Time,
+    /// What was seen then, in words.
+    pub reason: String,
 }
 
 /// Something that cannot be freed.

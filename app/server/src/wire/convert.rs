@@ -160,6 +160,7 @@ impl From<&TaskExit> for Outcome {
             TaskExit::StartFailed(failure) => O::StartFailed(failure.clone()),
             TaskExit::NodeRestart => O::NodeRestart,
             TaskExit::Unknown => O::Unknown,
+            TaskExit::IdleLimit => O::IdleLimit,
         })
     }
 }

@@ -1,8 +1,11 @@
 //! How attempts end, what follows, and when what they held is free.
 
-use control::{Obligation, nonce};
+use control::{Obligation, Why, nonce};
 use facts::event::StopReason;
-use facts::{ExitClass, Hash32, IndexSet, JobKind, Outcome, RestartPolicy, StartFailure, TaskExit};
+use facts::{
+    ExitClass, Hash32, HealthCheck, IndexSet, JobKind, JobRequest, Outcome, RestartPolicy, StartFailure,
+    TaskExit,
+};
 use units::{AttemptId, Nanos, Rank, Timestamp};
 
 use crate::world::{Refine, World, job, started, stops};
@@ -198,6 +201,80 @@ fn services_are_started_again_as_they_say() {
             assert_eq!(world.outcome(service), Some(Outcome::Cancelled));
         }
     }
+}
+
+fn service(restart: RestartPolicy) -> JobRequest {
+    let health = HealthCheck { http_path: None, every: Nanos::from_secs(1), failures: 3 };
+    let kind = JobKind::Service { port: Some(8_080), health: Some(health), restart };
+    job().with(|job| job.kind = kind)
+}
+
+#[test]
+fn an_unhealthy_service_is_stopped_and_started_again_as_it_says() {
+    for (restart, again) in
+        [(RestartPolicy::Always, true), (RestartPolicy::OnFailure, true), (RestartPolicy::Never, false)]
+    {
+        let mut world = World::with_node(4, 0);
+        let service = world.submit(service(restart));
+        let attempt = world.attempt(service);
+        world.runs(attempt, 0);
+        world.health(attempt, true);
+        assert_eq!(stops(&world.state.obligations()), []);
+        world.health(attempt, false);
+        assert_eq!(stops(&world.state.obligations()), [(0, StopReason::Unhealthy)]);
+        // What is said of one that is stopping changes nothing more.
+        world.health(attempt, true);
+        assert_eq!(stops(&world.state.obligations()), [(0, StopReason::Unhealthy)]);
+        world.ends(service, &TaskExit::Exited(0));
+        world.pass(60);
+        assert_eq!(world.running(service) > 0, again, "{restart:?}");
+        assert_eq!(world.outcome(service), (!again).then_some(Outcome::Signal(15)), "{restart:?}");
+        if again {
+            let next = world.state.attempt(world.attempt(service)).expect("it was started again");
+            assert_eq!((next.number, next.healthy), (2, None));
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_service_is_not_unhealthy() {
+    let mut world = World::with_node(4, 0);
+    let service = world.submit(service(RestartPolicy::Always));
+    let attempt = world.attempt(service);
+    world.cancel(service, None);
+    world.health(attempt, false);
+    assert_eq!(stops(&world.state.obligations()), [(0, StopReason::Cancel)]);
+    world.ends(service, &TaskExit::Signalled(15));
+    assert_eq!(world.outcome(service), Some(Outcome::Cancelled));
+}
+
+#[test]
+fn a_restart_loop_slows_down_until_the_service_runs_long_enough() {
+    let mut world = World::with_node(4, 0);
+    let service = world.submit(service(RestartPolicy::Always));
+    // It runs so long, and is started again after so long, in seconds.
+    for (ran, wait) in
+        [(0, 1), (1, 2), (0, 4), (300, 8), (301, 1), (0, 2), (0, 4), (0, 8), (0, 16), (0, 32), (0, 64)]
+            .into_iter()
+            .chain([(0, 128), (0, 256), (0, 300), (0, 300)])
+    {
+        world.pass(ran);
+        world.ends(service, &TaskExit::Exited(1));
+        let due = world.now + Nanos::from_secs(wait);
+        assert_eq!(world.why(service), Why::RetryWait(due), "after {ran} s");
+        world.pass(wait);
+        assert_eq!(world.running(service), 1);
+    }
+}
+
+#[test]
+fn an_idle_terminal_says_so_and_does_not_come_back() {
+    let mut world = World::with_node(4, 0);
+    let shell = world.submit(job().retries(3).with(|job| {
+        job.kind = JobKind::Interactive { idle_limit: Some(Nanos::from_secs(900)) };
+    }));
+    world.ends(shell, &TaskExit::IdleLimit);
+    assert_eq!(world.outcome(shell), Some(Outcome::IdleLimit));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! invariants checked after every step.
 
 use control::{Policy, State, decide};
-use facts::event::SubmittedV1;
+use facts::event::{HealthChangedV1, SubmittedV1};
 use facts::{Condition, Event, IndexSet, JobRequest, TaskExit};
 use proptest::prelude::*;
 use units::{AttemptId, JobId, Nanos, Rank, Timestamp};
@@ -22,6 +22,7 @@ enum Step {
     End(usize, TaskExit, bool),
     Free(usize),
     Leak(usize),
+    Health(usize, bool),
     Drain(u32, bool),
     Quota(u32, Option<u32>, Option<u32>),
     Pass(u64),
@@ -64,6 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (which(), exit, prop::bool::weighted(0.7)).prop_map(|(at, exit, freed)| Step::End(at, exit, freed)),
         3 => which().prop_map(Step::Free),
         1 => which().prop_map(Step::Leak),
+        1 => (which(), prop::bool::weighted(0.7)).prop_map(|(at, healthy)| Step::Health(at, healthy)),
         1 => (0_u32..2, any::<bool>()).prop_map(|(node, up)| Step::Drain(node, up)),
         1 => (0_u32..2, quota(), quota()).prop_map(|(team, cores, gpus)| Step::Quota(team, cores, gpus)),
         3 => (1_u64..120).prop_map(Step::Pass),
@@ -130,6 +132,12 @@ fn happen(world: &mut World, step: Step) {
         Step::Leak(at) => {
             if let Some((attempt, rank)) = choose(&tasks(&world.state, |task| task.freed.is_none()), at) {
                 world.leak(attempt, rank.0);
+            }
+        }
+        Step::Health(at, healthy) => {
+            if let Some((attempt, _)) = choose(&tasks(&world.state, |task| task.end.is_none()), at) {
+                let (at, reason) = (world.now, String::new());
+                world.event(Event::HealthChanged(HealthChangedV1 { attempt, healthy, at, reason }));
             }
         }
         Step::Drain(node, schedulable) => {

@@ -45,7 +45,8 @@ fn stop(state: &State, now: Timestamp) -> Option<(AttemptId, StopReason)> {
         ends.any(|end| end.exit != TaskExit::Exited(0))
     };
     let broken = open.iter().find(|(id, _)| bad(*id)).map(|(id, _)| (*id, StopReason::GangMate));
-    cancelled.or(late).or(broken)
+    let sick = open.iter().find(|(_, row)| row.healthy == Some(false));
+    cancelled.or(late).or(broken).or(sick.map(|(id, _)| (*id, StopReason::Unhealthy)))
 }
 
 fn limit(state: &State, row: &Attempt) -> Option<Timestamp> {
@@ -59,6 +60,7 @@ fn close(state: &State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Eve
     let outcome = match attempt.stop.filter(|_| was_stopped).map(|stop| stop.reason) {
         Some(StopReason::Cancel) => Outcome::Cancelled,
         Some(StopReason::TimeLimit) => Outcome::TimeLimit,
+        Some(StopReason::Unhealthy) => Outcome::Signal(request.stop.signal),
         _ => {
             let own = ends.iter().filter(|end| !end.stopped || end.exit == TaskExit::NodeRestart);
             let exits: Vec<_> = own.map(|end| &end.exit).collect();
@@ -82,7 +84,7 @@ fn close(state: &State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Eve
     let next = match outcome {
         _ if attempt.cancelled => Next::Finish,
         Outcome::NodeRestart if request.retry.requeue => Next::Retry { not_before: now, counted: false },
-        Outcome::Code(_) | Outcome::Unknown if attempt.counted < request.retry.max => {
+        Outcome::Code(_) | Outcome::Signal(_) | Outcome::Unknown if attempt.counted < request.retry.max => {
             let mut delay = request.retry.backoff;
             for _ in 0..attempt.counted {
                 delay = (delay + delay).min(request.retry.backoff_max);

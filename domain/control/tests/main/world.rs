@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use control::{Misfit, Obligation, Policy, State, Why, decide, why};
 use facts::event::{
-    CancelRequestedV1, DeviceV1, HeldV1, HoldLeakedV1, NodeDeclaredV1, NodeSchedulableV1, PrioritySetV1,
-    ReleasedV1, StartedV1, StopReason, SubmittedV1, TaskEndedV1, TaskFreedV1, TaskRunningV1, TeamSetV1,
+    CancelRequestedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1, NodeDeclaredV1, NodeSchedulableV1,
+    PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV1, TaskEndedV1, TaskFreedV1, TaskRunningV1,
+    TeamSetV1,
 };
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, Hash32, IndexSet, JobKind, JobRequest, Outcome,
@@ -230,6 +231,13 @@ impl World {
     pub(crate) fn leak(&mut self, attempt: AttemptId, rank: u32) {
         let (since, reason) = (self.now, "a frozen process".to_owned());
         self.event(Event::HoldLeaked(HoldLeakedV1 { attempt, rank: Rank(rank), since, reason }));
+    }
+
+    /// A health check says so; decisions follow.
+    pub(crate) fn health(&mut self, attempt: AttemptId, healthy: bool) {
+        let (at, reason) = (self.now, "a check".to_owned());
+        self.event(Event::HealthChanged(HealthChangedV1 { attempt, healthy, at, reason }));
+        self.settle();
     }
 
     /// Every task of the job's first attempt ends so and is free; decisions follow.
