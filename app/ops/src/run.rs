@@ -20,6 +20,9 @@ const DRAIN: usize = 512;
 /// Events that a view being caught up takes in one write.
 const REPLAY_BATCH: usize = 10_000;
 
+/// A view that could not be written is tried again after this time.
+const VIEW_RETRY: Duration = Duration::from_secs(1);
+
 /// A node that does not answer is tried again after this time.
 const RECONNECT: Duration = Duration::from_millis(250);
 
@@ -238,39 +241,59 @@ fn replay(view: &mut dyn ViewStore, store: &impl LogStore, from: Head) -> Result
         head = head.then(bytes);
         pending.push(envelope);
         if pending.len() == REPLAY_BATCH {
-            fold(view, pending.drain(..), head)?;
+            fold(view, &pending, head)?;
+            pending.clear();
         }
         Ok(())
     })?;
-    fold(view, pending.into_iter(), head).map(drop)
+    fold(view, &pending, head).map(drop)
 }
 
 /// Folds events that end at `head` into the view; tells which jobs changed.
-fn fold(
+fn fold<'a>(
     view: &mut dyn ViewStore,
-    envelopes: impl Iterator<Item = Envelope>,
+    envelopes: impl IntoIterator<Item = &'a Envelope>,
     head: Head,
 ) -> Result<Vec<JobId>, StoreError> {
     let mut projection = Projection::new(view);
     for envelope in envelopes {
-        projection.apply(&envelope)?;
+        projection.apply(envelope)?;
     }
     let changed = projection.finish();
     view.write(&changed, head)?;
     Ok(changed.jobs.into_keys().collect())
 }
 
+/// Keeps the view up with the log. A view that cannot be written, as on a full disk, is behind
+/// until it can: the events wait here, and a start of the server would fold them in as well.
 fn run_projector(
     view: &Mutex<Box<dyn ViewStore>>,
     committed: &Receiver<(Vec<Envelope>, Head)>,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    while let Ok(first) = committed.recv() {
-        let batches: Vec<_> = std::iter::once(first).chain(committed.try_iter().take(DRAIN)).collect();
-        let head = batches.last().map_or_else(Head::default, |batch| batch.1);
-        let envelopes = batches.into_iter().flat_map(|batch| batch.0);
-        let jobs = fold(view.lock().unwrap_or_else(PoisonError::into_inner).as_mut(), envelopes, head)?;
-        progress.applied(head.seq, &jobs);
+    let mut behind: Vec<(Vec<Envelope>, Head)> = Vec::new();
+    loop {
+        let next = if behind.is_empty() {
+            committed.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            committed.recv_timeout(VIEW_RETRY)
+        };
+        let stopped = matches!(next, Err(RecvTimeoutError::Disconnected));
+        behind.extend(next.into_iter().chain(committed.try_iter().take(DRAIN)));
+        if let Some(&(_, head)) = behind.last() {
+            let envelopes = behind.iter().flat_map(|(envelopes, _)| envelopes);
+            let folded = fold(view.lock().unwrap_or_else(PoisonError::into_inner).as_mut(), envelopes, head);
+            match folded {
+                Ok(jobs) => {
+                    behind.clear();
+                    progress.applied(head.seq, &jobs);
+                }
+                Err(error) if stopped => return Err(error),
+                Err(_) => {}
+            }
+        }
+        if stopped {
+            return Ok(());
+        }
     }
-    Ok(())
 }
