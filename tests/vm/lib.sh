@@ -5,26 +5,31 @@ mkdir -p /disk/work && cd /disk/work && chmod 777 .
 
 # expect NAME ACTUAL EXPECTED: one test.
 expect() {
-  [ "$2" = "$3" ] && { echo "test $1 ... ok"; return; }
-  echo "not as expected: $1: '$2' instead of '$3'"
+  if [ "$2" = "$3" ]; then echo "test $1 ... ok"; return; fi
+  echo "$1: got '$2', not '$3'"
   echo "test $1 ... FAILED"
 }
 
-# until_is EXPECTED COMMAND...: waits until the command says so.
-until_is() {
+# until_says EXPECTED COMMAND...
+until_says() {
   local expected=$1 tries=0; shift
   until [ "$("$@")" = "$expected" ]; do
-    tries=$((tries + 1)); [ $tries -lt 100 ] || { echo "never '$expected': $*"; return 1; }
-    usleep 100000
+    tries=$((tries + 1))
+    if [ $tries = 60 ]; then echo "never said '$expected': $*"; return; fi
+    usleep 200000
   done
 }
 
-up() { fourplane up --detach --allow-root --cores 8 >/tmp/banner || cat /disk/state/server.log; }
-submit() { fourplane run --parsable "$@"; }
+code() { "$@" >/dev/null 2>&1; echo $?; }
+up() { fourplane up --detach --allow-root --cores 8 >/tmp/banner || cat "$FOURPLANE_STATE/server.log"; }
+submit() { fourplane run --parsable -o /dev/null "$@"; }
 show() { fourplane jobs "$1" --json; }
 state() { show "$1" | sed 's/.*"state":"\([a-z-]*\)".*/\1/'; }
 
-# How the job ended, and how each of its tries did, oldest first.
+# How a job ended, and how each of its tries did, oldest first.
 kinds() { grep -o '"outcome":{"kind":"[a-z-]*' | cut -d '"' -f 6 | xargs; }
 outcome() { show "$1" | sed 's/"tries":.*//' | kinds; }
 tries() { show "$1" | sed 's/.*"tries"://' | kinds; }
+
+# work LANE N: submits job N of a lane under its own key. It exits with N % 5.
+work() { submit --idempotency-key "$1-$2" -- sh -c "sleep 0.$(($2 % 4)); exit $(($2 % 5))"; }

@@ -3,6 +3,7 @@
 mod bench;
 mod deps;
 mod edges;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,8 @@ enum Task {
     /// Measure against peers, interleaved in one run.
     #[command(subcommand)]
     Bench(Bench),
+    /// Test on a virtual machine with a kernel of its own: cgroups v2, power cuts, restarts, clock steps.
+    Vm(vm::Options),
 }
 
 #[derive(Subcommand)]
@@ -38,6 +41,7 @@ fn main() -> Result<ExitCode> {
         Task::Bench(Bench::Submit(options)) => {
             return bench::submit::run(&options).map(|()| ExitCode::SUCCESS);
         }
+        Task::Vm(options) => return vm::run(&options),
     };
     Ok(report(&problems))
 }

@@ -130,8 +130,8 @@ fn start(next: &mut u64, launch: &Arc<LaunchSpec>) -> NodeCommand {
         resources: Resources { cores: Cores(1), memory: Bytes(256 << 20), gpus: 0 },
         devices: Vec::new(),
         terminal: false,
+        launch: Arc::clone(launch),
         idle: None,
         port: None,
-        launch: Arc::clone(launch),
     }))
 }

@@ -44,8 +44,9 @@ pub(crate) trait Hierarchy {
     fn remove(&self, group: &Path) -> io::Result<()>;
     /// Sets its limits and restarts its high-water marks.
     fn limit(&self, group: &Path, limits: &Limits) -> io::Result<()>;
-    /// Restarts the memory high-water mark where the kernel can.
-    fn reset_peak(&self, group: &Path);
+    /// Makes a group, which must be empty, ready for its next user: the memory high-water mark
+    /// starts again where the kernel can, and nothing is frozen.
+    fn reset(&self, group: &Path);
     /// Moves the calling process in.
     fn join(&self, group: &Path) -> io::Result<()>;
     /// Every process in it.
@@ -131,9 +132,9 @@ impl Cgroups {
         self.parts.iter().try_for_each(|part| part.limit(&group, limits))
     }
 
-    pub(crate) fn reset_peak(&self, name: &str) {
+    pub(crate) fn reset(&self, name: &str) {
         let group = self.group(name);
-        self.parts.iter().for_each(|part| part.reset_peak(&group));
+        self.parts.iter().for_each(|part| part.reset(&group));
     }
 
     pub(crate) fn join(&self, name: &str) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! of the user's is touched with other rights than the user's.
 
 use std::borrow::Cow;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -166,10 +166,14 @@ fn exec(start: &StartTask, plan: &Plan<'_>, script: Option<&OwnedFd>) -> Result<
     let argv = argv.into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
     let env = environment(start, &plan.scratch).into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
     let mut refused = io::Error::from_raw_os_error(libc::ENOENT);
+    let searched = !program.contains(&b'/');
     for candidate in candidates(launch, &program) {
+        let path = Path::new(OsStr::from_bytes(&candidate)).to_owned();
         let error = sys::exec(&inner(candidate)?, &argv, &env);
-        // As shells do: go on looking, but remember that there was one.
-        let absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR));
+        // As shells do: go on looking, but remember that there was one. In a directory of PATH
+        // that the user may not search, there is none.
+        let absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
+            || searched && path.symlink_metadata().is_err();
         if !absent {
             refused = error;
         }
@@ -213,6 +217,9 @@ pub(crate) fn environment(start: &StartTask, scratch: &Path) -> Vec<Vec<u8>> {
         ("CUDA_VISIBLE_DEVICES", indices.clone().into_bytes()),
         ("ROCR_VISIBLE_DEVICES", indices.into_bytes()),
     ];
+    if let Some(port) = start.port {
+        own.push(("PORT", port.to_string().into_bytes()));
+    }
     if start.is_array {
         own.push(("FOURPLANE_ARRAY_INDEX", start.member.index.0.to_string().into_bytes()));
     }

@@ -43,6 +43,8 @@ pub(crate) enum Entry {
     Failed { nonce: Nonce, step: String, subject: String, errno: i32, ended: u64 },
     /// The server knows all there is to know.
     Done { task: TaskId },
+    /// Nobody used the terminal for as long as that is allowed: the shim ends the program.
+    Idle { nonce: Nonce },
 }
 
 impl Entry {

@@ -10,6 +10,7 @@
 
 mod cgroup;
 mod clock;
+mod idle;
 mod inventory;
 mod job;
 mod journal;

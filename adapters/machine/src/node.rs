@@ -79,6 +79,8 @@ pub struct LocalNode {
 
 struct Connection {
     stream: UnixStream,
+    /// Of the frames that the supervisor reads.
+    version: u16,
     /// Set when it is given up on purpose, so that its end is no news.
     retired: Arc<AtomicBool>,
 }
@@ -100,7 +102,7 @@ impl LocalNode {
         Self { dir: dir.to_owned(), exe, on_event: Arc::new(on_event), connection: None }
     }
 
-    fn connect(&self, epoch: Epoch) -> Result<(UnixStream, NodeHello), NodeError> {
+    fn connect(&self, epoch: Epoch) -> Result<(UnixStream, u16, NodeHello), NodeError> {
         if let Some(exe) = &self.exe {
             ensure_supervisor(exe, &self.dir).map_err(|error| self.unreachable(io::Error::other(error)))?;
         }
@@ -113,7 +115,7 @@ impl LocalNode {
             Ok((stream, answer))
         };
         match exchange().map_err(|source| self.unreachable(source))? {
-            (stream, FromNode::Hello { hello, .. }) => Ok((stream, hello)),
+            (stream, FromNode::Hello { version, hello }) => Ok((stream, version, hello)),
             (_, FromNode::Superseded(newer)) => Err(NodeError::Superseded(newer)),
             (_, FromNode::Reports(_)) => {
                 Err(self.unreachable(io::Error::new(io::ErrorKind::InvalidData, "no hello")))
@@ -129,7 +131,7 @@ impl LocalNode {
 impl Node for LocalNode {
     fn hello(&mut self, epoch: Epoch) -> Result<NodeHello, NodeError> {
         self.connection = None;
-        let (stream, hello) = self.connect(epoch)?;
+        let (stream, version, hello) = self.connect(epoch)?;
         let retired = Arc::new(AtomicBool::new(false));
         let reader = stream.try_clone().map_err(|source| self.unreachable(source))?;
         let (on_event, flag) = (Arc::clone(&self.on_event), Arc::clone(&retired));
@@ -137,7 +139,7 @@ impl Node for LocalNode {
             .name("node-reports".to_owned())
             .spawn(move || read_reports(reader, &on_event, &flag))
             .map_err(|source| self.unreachable(source))?;
-        self.connection = Some(Connection { stream, retired });
+        self.connection = Some(Connection { stream, version, retired });
         Ok(hello)
     }
 
@@ -145,7 +147,9 @@ impl Node for LocalNode {
         let sent = match &mut self.connection {
             None => Err(io::ErrorKind::NotConnected.into()),
             Some(connection) => {
-                wire::send(&mut connection.stream, &ToNode::Commands(commands.to_vec())).inspect_err(|_| {
+                let together = if connection.version < 2 { 1 } else { commands.len().max(1) };
+                let mut frames = commands.chunks(together).map(|part| ToNode::Commands(part.to_vec()));
+                frames.try_for_each(|frame| wire::send(&mut connection.stream, &frame)).inspect_err(|_| {
                     // Its reader tells of the loss.
                     let _ = connection.stream.shutdown(Shutdown::Both);
                 })

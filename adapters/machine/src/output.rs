@@ -11,13 +11,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use ops::ports::StartTask;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
 use rustix::termios::{Winsize, tcsetwinsize};
 
+use crate::idle::Idle;
 use crate::job::Failure;
 use crate::shim::{Streams, end_of};
 
@@ -119,17 +120,24 @@ impl Pump {
     }
 
     /// Runs to the end of all output. `ended` is called with the wait status when `pid` ends.
-    pub(crate) fn run(mut self, pid: i32, ended: impl FnOnce(i32) -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn run(
+        mut self,
+        pid: i32,
+        mut idle: Option<Idle<'_>>,
+        ended: impl FnOnce(i32) -> io::Result<()>,
+    ) -> io::Result<()> {
         let end = end_of(pid)?;
         let mut ended = Some(ended);
         let mut buffer = vec![0; 64 << 10];
         while ended.is_some() || !self.flows.is_empty() {
-            let ready = self.wait(ended.is_some().then_some(&end))?;
+            let patience = idle.as_mut().filter(|_| ended.is_some()).map(|idle| idle.press(pid));
+            let ready = self.wait(ended.is_some().then_some(&end), patience)?;
             if ready.end
                 && let Some(ended) = ended.take()
             {
                 ended(crate::sys::wait(pid, true).map_or(0, |(_, status)| status))?;
             }
+            let mut used = false;
             let mut position = 0;
             for readable in ready.flows {
                 if readable {
@@ -138,6 +146,7 @@ impl Pump {
                         self.flows.remove(position);
                         continue;
                     }
+                    used = true;
                     if let Some(terminal) = &mut self.terminal {
                         terminal.show(chunk);
                     }
@@ -145,13 +154,21 @@ impl Pump {
                 position += 1;
             }
             if let (Some(terminal), Some(flow)) = (&mut self.terminal, self.flows.first()) {
-                terminal.serve_clients(&flow.source);
+                used |= terminal.serve_clients(&flow.source);
+            }
+            if let (Some(idle), true) = (&mut idle, used) {
+                idle.used();
             }
         }
         Ok(())
     }
 
-    fn wait(&self, end: Option<&OwnedFd>) -> io::Result<Ready> {
+    /// Waits for any of it, at most so many nanoseconds.
+    fn wait(&self, end: Option<&OwnedFd>, patience: Option<u64>) -> io::Result<Ready> {
+        let patience = patience.map(|nanos| Timespec {
+            tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
+        });
         let mut fds: Vec<PollFd<'_>> =
             self.flows.iter().map(|flow| PollFd::new(&flow.source, PollFlags::IN)).collect();
         fds.extend(end.map(|end| PollFd::new(end, PollFlags::IN)));
@@ -163,7 +180,7 @@ impl Pump {
             }
         }
         loop {
-            match poll(&mut fds, None) {
+            match poll(&mut fds, patience.as_ref()) {
                 Err(rustix::io::Errno::INTR) => {}
                 result => break result.map(drop)?,
             }
@@ -221,15 +238,17 @@ impl Terminal {
         }
     }
 
-    /// Takes new clients and their input; writes what they can take.
-    fn serve_clients(&mut self, master: &OwnedFd) {
+    /// Takes new clients and their input; writes what they can take. Whether anything was typed.
+    fn serve_clients(&mut self, master: &OwnedFd) -> bool {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 let pending = self.scrollback.clone();
                 self.clients.push(Client { stream, input: Vec::new(), pending });
             }
         }
-        self.clients.retain_mut(|client| client.step(master.as_fd()).is_ok());
+        let mut typed = false;
+        self.clients.retain_mut(|client| client.step(master.as_fd(), &mut typed).is_ok());
+        typed
     }
 }
 
@@ -241,7 +260,7 @@ impl Drop for Terminal {
 }
 
 impl Client {
-    fn step(&mut self, master: BorrowedFd<'_>) -> io::Result<()> {
+    fn step(&mut self, master: BorrowedFd<'_>, typed: &mut bool) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {
             match self.stream.read(&mut buffer) {
@@ -256,7 +275,10 @@ impl Client {
         {
             let body = &self.input[3..3 + length];
             match (kind, body) {
-                (0, input) => rustix::io::write(master, input).map(drop)?,
+                (0, input) => {
+                    *typed = true;
+                    rustix::io::write(master, input).map(drop)?;
+                }
                 (1, &[row_low, row_high, column_low, column_high]) => {
                     let size = Winsize {
                         ws_row: u16::from_le_bytes([row_low, row_high]),

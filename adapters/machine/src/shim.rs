@@ -14,6 +14,7 @@ use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use crate::cgroup::Cgroups;
+use crate::idle::Idle;
 use crate::job::{Failure, become_job};
 use crate::journal::{self, Entry};
 use crate::output::{self, Pump};
@@ -30,6 +31,29 @@ pub(crate) struct Plan<'a> {
     /// Where a terminal is served.
     pub(crate) terminal: PathBuf,
     pub(crate) witness: Option<&'a Path>,
+}
+
+impl Plan<'_> {
+    /// Signals every process of the job whose first process is `pid`.
+    pub(crate) fn signal(&self, pid: i32, signal: i32) {
+        let targets = if self.cgroups.can_prove() {
+            self.cgroups.processes(self.group).unwrap_or_default()
+        } else {
+            vec![-pid]
+        };
+        for target in targets.into_iter().filter(|target| *target != 0) {
+            // One that has ended meanwhile needs no signal.
+            let _ = sys::kill(target, signal);
+        }
+    }
+
+    /// Kills them.
+    pub(crate) fn kill(&self, pid: i32) {
+        self.cgroups.kill(self.group);
+        if !self.cgroups.can_prove() {
+            let _ = sys::kill(-pid, libc::SIGKILL);
+        }
+    }
 }
 
 /// How a job's output reaches its files. Pipes are (ours, the job's).
@@ -111,7 +135,7 @@ fn supervise(start: &StartTask, plan: &Plan<'_>) -> io::Result<()> {
     let ended = |status| record_exit(start, plan, at, status, &before);
     match pump {
         None => ended(sys::wait(pid, true).map_or(0, |(_, status)| status))?,
-        Some(pump) => pump.run(pid, ended)?,
+        Some(pump) => pump.run(pid, Idle::new(start, plan), ended)?,
     }
     if !plan.cgroups.can_prove() {
         reap_descendants();

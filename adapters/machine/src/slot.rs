@@ -120,7 +120,7 @@ impl Slots {
             }
             slot.uid = Some(uid);
         }
-        cgroups.reset_peak(&group);
+        cgroups.reset(&group);
         Ok(())
     }
 

@@ -60,6 +60,8 @@ struct Task {
     /// The user's program: process and start.
     began: Option<(i32, u64)>,
     said_running: bool,
+    /// Its shim ends it because nobody uses it.
+    idle: bool,
     /// A signal that came before the program did.
     signal: Option<u8>,
     kill_at: Option<u64>,
@@ -82,6 +84,7 @@ impl Task {
             may_have_run: false,
             began: None,
             said_running: false,
+            idle: false,
             signal: None,
             kill_at: None,
             end: None,
@@ -219,7 +222,8 @@ impl Tasks {
         let (Entry::Shim { nonce, .. }
         | Entry::Began { nonce, .. }
         | Entry::Exit { nonce, .. }
-        | Entry::Failed { nonce, .. }) = &entry
+        | Entry::Failed { nonce, .. }
+        | Entry::Idle { nonce }) = &entry
         else {
             return;
         };
@@ -227,8 +231,9 @@ impl Tasks {
         task.may_have_run = true;
         match entry {
             Entry::Began { pid, at, .. } => task.began = Some((pid, at)),
+            Entry::Idle { .. } => task.idle = true,
             Entry::Exit { status, oom_kills, ended, cpu, peak, .. } => {
-                let exit = classify(status, oom_kills);
+                let exit = if task.idle { TaskExit::IdleLimit } else { classify(status, oom_kills) };
                 task.end = Some(End { exit, ended, cpu: Some(cpu), memory_peak: peak.map(Bytes) });
                 self.unsynced = true;
             }

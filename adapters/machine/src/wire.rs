@@ -9,8 +9,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use units::Epoch;
 
-/// The newest version of these frames.
-pub(crate) const VERSION: u16 = 1;
+/// The newest version of these frames. Since 2 a start has fields that one of version 1 passes
+/// over where nothing follows them.
+pub(crate) const VERSION: u16 = 2;
 
 /// A frame holds a script and an environment; more than this is damage.
 const FRAME_MAX: usize = 64 << 20;

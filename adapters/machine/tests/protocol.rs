@@ -1,10 +1,13 @@
 //! What passes over the socket: once, in order, and only from the newest server.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
-use facts::TaskExit;
-use ops::ports::{Node, NodeCommand, NodeError};
-use units::Epoch;
+use facts::{LaunchSpec, Resources, TaskExit};
+use fourplane_machine::LocalNode;
+use ops::ports::{IdleLimit, Node, NodeCommand, NodeError, NodeHello, TaskId};
+use units::{Epoch, MemberId, Seq};
 
 use crate::world::World;
 
@@ -69,4 +72,61 @@ fn only_its_owner_reaches_the_socket() {
     let world = World::new();
     let mode = std::fs::metadata(world.state().join("supervisor.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// The fields of a start, as version 1 reads them.
+type StartV1 = (
+    TaskId,
+    Seq,
+    [u8; 16],
+    MemberId,
+    bool,
+    String,
+    u32,
+    u32,
+    u16,
+    Resources,
+    Vec<(u16, String)>,
+    bool,
+    LaunchSpec,
+);
+
+fn read_frame(stream: &mut UnixStream) -> Vec<u8> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut body = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+#[test]
+fn a_supervisor_of_version_1_reads_new_starts() {
+    let world = World::new();
+    let starts = [1, 2].map(|attempt| {
+        let mut start = world.shell(attempt, "true");
+        start.idle = Some(IdleLimit { after: 1 << 40, grace: 1 << 40 });
+        start.port = Some(8_080);
+        start
+    });
+    let listener = UnixListener::bind(world.path("supervisor.sock")).unwrap();
+    let mut node = LocalNode::new(world.home.path(), None, |_| ());
+    let commands = starts.clone().map(|start| NodeCommand::Start(Box::new(start)));
+    let server = std::thread::spawn(move || {
+        node.hello(Epoch(1)).unwrap();
+        node.send(&commands).unwrap();
+    });
+    let (mut stream, _) = listener.accept().unwrap();
+    read_frame(&mut stream);
+    let hello = (0_u8, 1_u16, NodeHello { boot_id: [0; 16], tasks: Vec::new() });
+    let hello = postcard::to_stdvec(&hello).unwrap();
+    stream.write_all(&u32::try_from(hello.len()).unwrap().to_le_bytes()).unwrap();
+    stream.write_all(&hello).unwrap();
+    for start in starts {
+        // Both enums by their variants' numbers: commands, of which each is a start.
+        let (kind, commands): (u8, Vec<(u8, StartV1)>) =
+            postcard::from_bytes(&read_frame(&mut stream)).unwrap();
+        assert_eq!((kind, commands.len(), commands[0].0), (1, 1, 0));
+        assert_eq!((commands[0].1.0, &commands[0].1.12), (start.task, &*start.launch));
+    }
+    server.join().unwrap();
 }

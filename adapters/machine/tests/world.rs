@@ -204,9 +204,9 @@ impl World {
             resources: Resources { cores: Cores(1), memory: Bytes(64 << 20), gpus: 0 },
             devices: Vec::new(),
             terminal: false,
+            launch: Arc::new(launch),
             idle: None,
             port: None,
-            launch: Arc::new(launch),
         }
     }
 

@@ -1,7 +1,9 @@
 //! One job in full.
 
+use std::time::Duration;
+
 use jiff::tz::TimeZone;
-use server::wire::{Attempt, Job, JobDetail};
+use server::wire::{Attempt, Health, Job, JobDetail, Kind, Readiness, Restart};
 use units::{Bytes, Nanos};
 
 use crate::commands::actions::reason;
@@ -12,6 +14,7 @@ use crate::when;
 pub(crate) fn text(detail: &JobDetail) -> String {
     let zone = TimeZone::system();
     let mut lines = facts(&detail.job, &zone);
+    lines.extend(service(detail, &zone));
     if let Some(why) = &detail.why {
         lines.push(("why", reason(why).trim_end().replace('\n', "\n            ")));
     }
@@ -61,6 +64,38 @@ fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// What a service is to do, and whether it does it.
+fn service(detail: &JobDetail, zone: &TimeZone) -> Vec<(&'static str, String)> {
+    let Kind::Service { port, health, restart } = &detail.job.kind else { return Vec::new() };
+    let restart = match restart {
+        Restart::Always => "always",
+        Restart::OnFailure => "on-failure",
+        Restart::Never => "never",
+    };
+    let port = port.map_or_else(|| "no port".to_owned(), |port| format!("port {port}"));
+    let mut lines = vec![("service", format!("{port}, restart {restart}"))];
+    if let Some(Health { http_path, every_ns, failures }) = health {
+        let what = http_path.as_ref().map_or_else(|| "tcp".to_owned(), |path| format!("GET {}", plain(path)));
+        let every = Duration::from_nanos(*every_ns);
+        let check = format!("{what} every {every:?}, {failures} failures in a row stop it");
+        lines.push(("health", check));
+        let open = detail.tries.iter().rfind(|attempt| attempt.outcome.is_none());
+        lines.extend(open.map(|attempt| ("ready", ready(attempt.readiness.as_ref(), zone))));
+    }
+    lines
+}
+
+fn ready(readiness: Option<&Readiness>, zone: &TimeZone) -> String {
+    readiness.map_or_else(
+        || "not yet: no check has passed".to_owned(),
+        |Readiness { ready, since, reason }| {
+            let word = if *ready { "yes" } else { "no" };
+            let since = when::local(*since, zone);
+            format!("{word}, since {since} {}: {}", when::zone_name(zone), plain(reason))
+        },
+    )
+}
+
 fn attempts(detail: &JobDetail, zone: &TimeZone) -> String {
     let rows: Vec<Vec<String>> =
         detail.tries.iter().map(|attempt| attempt_row(attempt, &detail.job, zone)).collect();
@@ -78,6 +113,11 @@ fn attempt_row(attempt: &Attempt, job: &Job, zone: &TimeZone) -> Vec<String> {
         attempt.tasks.iter().flat_map(|task| &task.devices).map(ToString::to_string).collect();
     let end = match (&attempt.leaked, &attempt.outcome, &attempt.stop) {
         (Some(leak), ..) => format!("cannot be freed: {}", plain(&leak.reason)),
+        (None, outcome, Some(stop)) if stop == "unhealthy" => {
+            let reason = attempt.readiness.as_ref().map_or_else(String::new, |seen| plain(&seen.reason));
+            let end = if outcome.is_some() { "unhealthy" } else { "stopping (unhealthy)" };
+            format!("{end}: {reason}")
+        }
         (None, Some(outcome), _) => plain(&outcome.text),
         (None, None, Some(stop)) => format!("stopping ({stop})"),
         (None, None, None) => dash(),

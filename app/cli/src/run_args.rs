@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use server::wire::{Array, Health, Restart, RetryClass, Warn};
+use server::wire::{Array, Restart, RetryClass, Warn};
 use units::Nanos;
 
-use crate::values::{self, Afters, Limit, Memory};
+use crate::values::{self, Afters, Limit, Memory, Probe};
 
 /// What a job may use.
 #[derive(Args, Clone, Debug)]
@@ -95,12 +95,18 @@ pub(crate) struct RunArgs {
     /// Run until cancelled
     #[arg(long, conflicts_with_all = ["array", "retries"])]
     pub(crate) service: bool,
-    /// Port the service listens on
+    /// Port the service listens on, told to it as PORT
     #[arg(long, requires = "service")]
     pub(crate) port: Option<u16>,
     /// How the service's health is told: tcp, or a path such as /healthz
     #[arg(long, requires = "port", value_parser = values::health, value_name = "CHECK")]
-    pub(crate) health: Option<Health>,
+    pub(crate) health: Option<Probe>,
+    /// Time between health checks
+    #[arg(long, requires = "health", value_parser = values::span, default_value = "10s", value_name = "TIME")]
+    pub(crate) health_every: Nanos,
+    /// Failed checks in a row after which it is stopped, once one has passed
+    #[arg(long, requires = "health", default_value_t = 3, value_name = "N")]
+    pub(crate) health_failures: u32,
     /// When the service is started again: always, on-failure, never
     #[arg(long, requires = "service", value_parser = values::restart, default_value = "on-failure", value_name = "WHEN")]
     pub(crate) restart: Restart,

@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use server::wire::{Kind, Retry, Stop, Submit, Text};
+use server::wire::{Health, Kind, Retry, Stop, Submit, Text};
 use units::Nanos;
 
 use crate::failure::{Doing, Failure};
 use crate::output::Printer;
 use crate::run_args::{ResourceArgs, RunArgs, ShellArgs};
-use crate::values::{Limit, Memory};
+use crate::values::{Limit, Memory, Probe};
 
 /// What `--export=NONE` keeps: without these not even a shell starts sensibly.
 const BASE_ENVIRONMENT: [&str; 5] = ["HOME", "LOGNAME", "PATH", "SHELL", "USER"];
@@ -25,7 +25,12 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
         printer.warn("#SBATCH lines are not read yet: give them to `run` as flags");
     }
     let kind = if args.service {
-        Kind::Service { port: args.port, health: args.health.clone(), restart: args.restart }
+        let health = args.health.as_ref().map(|Probe(http_path)| Health {
+            http_path: http_path.clone(),
+            every_ns: args.health_every.0,
+            failures: args.health_failures,
+        });
+        Kind::Service { port: args.port, health, restart: args.restart }
     } else {
         Kind::Batch
     };

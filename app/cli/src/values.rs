@@ -1,6 +1,6 @@
 //! How flags are read: times, memory, arrays, dependencies, signals, ids.
 
-use server::wire::{After, Array, Condition, Health, Restart, RetryClass, Warn};
+use server::wire::{After, Array, Condition, Restart, RetryClass, Warn};
 use units::{Bytes, Nanos};
 
 /// A job, or members of an array job: `123`, `123_4`, `123_[0-9,12]`.
@@ -238,14 +238,17 @@ pub(crate) fn restart(text: &str) -> Result<Restart, String> {
     })
 }
 
+/// What a health check asks: a path over HTTP, or without one only for a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe(pub(crate) Option<String>);
+
 /// Reads a health check: `tcp`, or a path that must answer 2xx.
-pub(crate) fn health(text: &str) -> Result<Health, String> {
-    let http_path = match text {
-        "tcp" => None,
-        path if path.starts_with('/') => Some(path.to_owned()),
-        _ => return Err("write tcp, or a path such as /healthz".to_owned()),
-    };
-    Ok(Health { http_path, every_ns: Nanos::from_secs(10).0, failures: 3 })
+pub(crate) fn health(text: &str) -> Result<Probe, String> {
+    match text {
+        "tcp" => Ok(Probe(None)),
+        path if path.starts_with('/') => Ok(Probe(Some(path.to_owned()))),
+        _ => Err("write tcp, or a path such as /healthz".to_owned()),
+    }
 }
 
 /// Reads a moment: `now-7d`, `2026-11-30`, `2026-11-30T12:00` (local), or RFC 3339.

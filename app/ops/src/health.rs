@@ -103,17 +103,15 @@ impl Target {
     fn watch(self, ended: &Receiver<()>, reports: &Sender<Message>) {
         let every = Duration::from_nanos(self.check.every.0);
         let mut streak = Streak { healthy: self.healthy, failed: 0, allowed: self.check.failures };
-        loop {
+        let pause = |healthy| if healthy { every } else { every.min(STARTING) };
+        // It waits first: where commits fail, checks begun anew must not become a flood.
+        while ended.recv_timeout(pause(streak.healthy)) == Err(RecvTimeoutError::Timeout) {
             let seen = probe(self.port, self.check.http_path.as_deref(), TIMEOUT);
             if let Some(healthy) = streak.take(seen.is_ok()) {
                 let reason = seen.unwrap_or_else(|reason| reason);
                 let report = HealthReport { attempt: self.attempt, healthy, reason };
                 // A writer that has stopped needs no news.
                 drop(reports.send(Message::Health(report)));
-            }
-            let pause = if streak.healthy { every } else { every.min(STARTING) };
-            if ended.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-                return;
             }
         }
     }

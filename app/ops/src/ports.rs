@@ -177,7 +177,8 @@ pub struct TaskId {
     pub rank: Rank,
 }
 
-/// Everything needed to start one task.
+/// Everything needed to start one task. Fields are only added, at the end: an older supervisor
+/// reads those that it knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartTask {
     /// The task.
@@ -204,12 +205,12 @@ pub struct StartTask {
     pub devices: Vec<(u16, String)>,
     /// Whether it gets a terminal.
     pub terminal: bool,
+    /// How to launch it.
+    pub launch: Arc<LaunchSpec>,
     /// When a terminal that nobody uses is ended.
     pub idle: Option<IdleLimit>,
     /// The port it is to listen on (`PORT`).
     pub port: Option<u16>,
-    /// How to launch it.
-    pub launch: Arc<LaunchSpec>,
 }
 
 /// How a terminal that nobody uses is ended: SIGHUP, then a kill.

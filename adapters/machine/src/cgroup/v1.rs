@@ -85,7 +85,7 @@ impl Hierarchy for V1 {
         Ok(())
     }
 
-    fn reset_peak(&self, group: &Path) {
+    fn reset(&self, group: &Path) {
         let _ = write(&self.memory.join(group).join("memory.max_usage_in_bytes"), "0");
     }
 

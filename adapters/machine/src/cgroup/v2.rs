@@ -82,7 +82,10 @@ impl Hierarchy for V2 {
 
     /// `memory.peak` can only be restarted for one open file: see `memory_peak` of the shim,
     /// which tells a peak only where it is higher than all before.
-    fn reset_peak(&self, _group: &Path) {}
+    fn reset(&self, group: &Path) {
+        // A task that froze itself and was killed leaves a group that would freeze the next one.
+        let _ = write(&self.root.join(group).join("cgroup.freeze"), "0");
+    }
 
     fn join(&self, group: &Path) -> io::Result<()> {
         write(&self.root.join(group).join("cgroup.procs"), "0")

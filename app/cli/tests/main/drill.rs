@@ -68,10 +68,10 @@ fn no_crash_loses_a_job_or_runs_one_twice() {
             if victim != Victim::Supervisor {
                 world.kill_server();
             }
-            if victim != Victim::Server {
-                if let Some(supervisor) = world.supervisor() {
-                    _ = kill_process(supervisor, Signal::KILL);
-                }
+            if victim != Victim::Server
+                && let Some(supervisor) = world.supervisor()
+            {
+                _ = kill_process(supervisor, Signal::KILL);
             }
             if victim != Victim::Supervisor {
                 world.up();

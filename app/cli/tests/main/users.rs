@@ -39,6 +39,14 @@ fn a_job_runs_as_the_user_who_asks() {
     }
     assert_eq!(as_somebody(&["jobs", "-a", "-o", "id,user", "--no-headers"]).out, "1  uid:12345\n");
 
+    // As in a shell, a directory of PATH that one may not search hides no program.
+    let closed = world.work().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = world.command_of(&program, &["run", "--", "no-such-program"]);
+    command.uid(SOMEBODY).gid(SOMEBODY).env("PATH", format!("{}:/usr/bin:/bin", closed.display()));
+    assert_eq!(finish(command).code, 127);
+
     // Its state is root's alone.
     assert_eq!(as_somebody(&["audit", "verify"]).code, 3);
     let own = as_somebody(&["run", "-d", "--", "sleep", "60"]);

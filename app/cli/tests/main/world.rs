@@ -69,9 +69,10 @@ impl World {
     pub(crate) fn with(flags: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("fourplane-cli-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        std::fs::create_dir(dir.path().join("work")).unwrap();
-        std::fs::create_dir(dir.path().join("witness")).unwrap();
-        std::fs::set_permissions(dir.path().join("work"), Permissions::from_mode(0o777)).unwrap();
+        for open in ["work", "witness"].map(|name| dir.path().join(name)) {
+            std::fs::create_dir(&open).unwrap();
+            std::fs::set_permissions(open, Permissions::from_mode(0o777)).unwrap();
+        }
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         std::fs::copy("/proc/sys/kernel/random/boot_id", dir.path().join("boot_id")).unwrap();
         let place = Place(dir.path().to_owned());

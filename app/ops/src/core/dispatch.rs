@@ -113,9 +113,9 @@ impl<S: LogStore> Core<S> {
             resources: request.per_task,
             devices,
             terminal: matches!(request.kind, JobKind::Interactive { .. }),
+            launch: self.launch(member.job)?,
             idle,
             port,
-            launch: self.launch(member.job)?,
         };
         Some(NodeCommand::Start(Box::new(start)))
     }

@@ -147,26 +147,35 @@ fn gangs_are_whole(log: &[Envelope], machine: &Machine) {
     }
 }
 
-/// Whatever turns unhealthy is told to stop before anything else is said of it, unless it ends
-/// by itself; and nothing is said twice, or of what is stopping or over.
+/// Whatever turns unhealthy is told to stop, or ends, in the very turn that says so; and nothing
+/// is said twice, or of what is stopping or over.
 fn the_unhealthy_are_stopped(log: &[Envelope]) {
     let mut said: BTreeMap<AttemptId, bool> = BTreeMap::new();
     let mut over = BTreeSet::new();
+    let mut unhealthy: BTreeMap<AttemptId, Timestamp> = BTreeMap::new();
     for envelope in log {
+        let now = envelope.ledger_time;
+        assert!(unhealthy.values().all(|since| *since == now), "unhealthy jobs run on at {}", envelope.seq);
         match &envelope.event {
             Event::HealthChanged(body) => {
                 assert!(!over.contains(&body.attempt), "late news at {}", envelope.seq);
-                let before = said.insert(body.attempt, body.healthy);
-                assert!(before.is_none_or(|before| !before) || !body.healthy, "no news at {}", envelope.seq);
+                assert_ne!(said.insert(body.attempt, body.healthy), Some(body.healthy), "no news");
+                if body.healthy {
+                    unhealthy.remove(&body.attempt);
+                } else {
+                    unhealthy.insert(body.attempt, now);
+                }
             }
-            Event::StopOrdered(body) => drop(over.insert(body.attempt)),
+            Event::StopOrdered(body) => {
+                unhealthy.remove(&body.attempt);
+                over.insert(body.attempt);
+            }
+            Event::TaskEnded(body) => drop(unhealthy.remove(&body.attempt)),
             Event::AttemptClosed(body) => drop(over.insert(body.attempt)),
             _ => {}
         }
     }
-    for (attempt, healthy) in said {
-        assert!(healthy || over.contains(&attempt), "unhealthy {attempt} runs on");
-    }
+    assert!(unhealthy.is_empty());
 }
 
 /// Residue 0, and the running time equals what the machine itself counted.

@@ -127,7 +127,7 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
         Reason::ArrayLimit { limit } => {
             ("array-limit", format!("{limit} members of its array run, as many as may"), None)
         }
-        Reason::RetryWait(_) => plain("back-off", "it failed and waits for its next try"),
+        Reason::RetryWait(_) => plain("back-off", "it ended and waits for its next try"),
         Reason::QuotaOfTeam { team, resource, limit, used, need } => (
             "quota",
             format!(
