@@ -154,7 +154,8 @@ impl Cgroups {
         Ok(pids)
     }
 
-    /// Whether no hierarchy has anything of it. An error is no proof.
+    /// Whether no hierarchy has anything of it. An error is no proof, but a group that is not
+    /// there is: only an empty one can be removed.
     pub(crate) fn is_empty(&self, name: &str) -> bool {
         let group = self.group(name);
         self.parts.iter().all(|part| part.is_empty(&group).unwrap_or(false))
@@ -191,9 +192,17 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The text of a group's file; empty where the group is not there.
+fn read_file(path: &Path) -> io::Result<String> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        text => text,
+    }
+}
+
 /// The processes that a `cgroup.procs` file lists. 0 stands for one outside our pid namespace.
 fn read_processes(path: &Path) -> io::Result<Vec<i32>> {
-    Ok(std::fs::read_to_string(path)?.lines().filter_map(|line| line.parse().ok()).collect())
+    Ok(read_file(path)?.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 /// The number after `key` in a file of `key number` lines.

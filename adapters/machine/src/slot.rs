@@ -27,6 +27,11 @@ impl Slot {
         Self { index, uid: Some(uid), limits: None }
     }
 
+    /// Forgets what it is set to, so that all is made and set again.
+    pub(crate) fn forget(&mut self) {
+        (self.uid, self.limits) = (None, None);
+    }
+
     /// The name of its cgroup.
     pub(crate) fn group(&self) -> String {
         format!("slot-{}", self.index)
@@ -90,8 +95,8 @@ impl Slots {
         match self.prepare(&mut slot, uid, limits, cgroups) {
             Ok(()) => Ok(slot),
             Err(error) => {
-                // Half set: forget what it is set to, so that all is set again.
-                self.free.push(Slot { limits: None, uid: None, ..slot });
+                slot.forget();
+                self.free.push(slot);
                 Err(error)
             }
         }

@@ -542,7 +542,11 @@ impl Tasks {
     fn free(&mut self, id: TaskId, now: u64) -> io::Result<()> {
         self.live.remove(&id);
         let Some(task) = self.known.get_mut(&id) else { return Ok(()) };
-        let slot = task.slot.take();
+        let mut slot = task.slot.take();
+        if let (Some(slot), Some(End { exit: TaskExit::StartFailed(_), .. })) = (&mut slot, &task.end) {
+            // Perhaps somebody removed its group: the next task has it made again.
+            slot.forget();
+        }
         // One that the server may have heard of before is told in two parts: it then takes
         // the second even where it knows the first.
         let number = if task.said_ended || task.adopted {

@@ -29,6 +29,24 @@ fn what_leaves_the_session_is_killed_all_the_same() {
 }
 
 #[test]
+fn a_group_that_somebody_removed_is_made_again() {
+    if !is_root("a_group_that_somebody_removed_is_made_again") {
+        return;
+    }
+    let mut world = World::new();
+    let run = |world: &mut World, attempt| world.run(&world.shell(attempt, "echo $FOURPLANE_SCRATCH"));
+    assert_eq!(run(&mut world, 1), TaskExit::Exited(0));
+    world.quiet();
+    for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
+        drop(fs::remove_dir(hierarchy.path().join(&world.base).join("slot-0")));
+    }
+    let TaskExit::StartFailed(failure) = run(&mut world, 2) else { panic!("the group is not gone") };
+    assert_eq!(failure.step, "join cgroup");
+    assert_eq!(run(&mut world, 3), TaskExit::Exited(0));
+    assert!(world.read("job-3.out").ends_with("slot-0\n"));
+}
+
+#[test]
 fn a_frozen_process_is_a_leaked_hold_until_it_is_thawed() {
     if !is_root("a_frozen_process_is_a_leaked_hold_until_it_is_thawed") {
         return;

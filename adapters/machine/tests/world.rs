@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) seen: Vec<NodeReport>,
     supervisor: Option<Child>,
     env: Vec<(String, String)>,
-    base: String,
+    pub(crate) base: String,
 }
 
 impl World {

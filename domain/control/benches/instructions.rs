@@ -1,7 +1,7 @@
-//! What one event costs when many jobs wait: `instructions QUEUED` lets each kind of event happen
-//! once to a queue that is hostile to backfill, and prints their names in order. It counts nothing
-//! itself: `cargo xtask bench instructions` runs it under callgrind, which dumps a profile each
-//! time [`measured_event`] returns.
+//! What one event costs when many jobs wait: `instructions EVENT QUEUED` lets one event happen to a
+//! queue that is hostile to backfill; without arguments the events are listed. It counts nothing
+//! itself: `cargo xtask bench instructions` runs it under callgrind, which collects in
+//! [`measured_event`] only.
 
 extern crate fourplane_control as control;
 
@@ -22,10 +22,10 @@ const MEMORY: Bytes = Bytes(1 << 20);
 /// The team that is given a quota.
 const LIMITED: u32 = 1;
 
-/// A full machine, and the jobs whose ends are measured.
+/// A full machine, and the jobs of 1, 8 and 64 devices whose ends are measured.
 struct Busy {
     world: World,
-    ends: [(&'static str, JobId); 3],
+    ends: [JobId; 3],
 }
 
 /// A head that waits for the whole machine, and behind it jobs that each miss by one thing: time,
@@ -34,7 +34,7 @@ fn hostile(queued: u32) -> Busy {
     let mut world = World::with_node(CORES, usize::from(DEVICES));
     world.team(LIMITED, None, None);
     let hour = || job().cores(2).minutes(60);
-    let ends = [("1", 1), ("8", 8), ("64", 64)].map(|(name, gpus)| (name, world.submit(hour().gpus(gpus))));
+    let ends = [1, 8, 64].map(|gpus| world.submit(hour().gpus(gpus)));
     for _ in 0..DEVICES - 73 {
         world.submit(hour().gpus(1));
     }
@@ -42,7 +42,7 @@ fn hostile(queued: u32) -> Busy {
     world.submit(job().cores(CORES).gpus(DEVICES).minutes(60));
     for at in 0..queued {
         world.now = world.now + Nanos(10_000_000);
-        let waiting = misfit(at).gpus([0, 1, 5, 40][(at / 8 % 4) as usize]).team(at % 8 / 4);
+        let waiting = misfit(at).gpus([0, 1, 5, 40][(at / 8 % 4) as usize]);
         world.try_event(submission(&world, waiting)).expect("the job is accepted");
         commit(&mut world);
     }
@@ -53,9 +53,9 @@ fn hostile(queued: u32) -> Busy {
 /// A job that cannot start beside the head when two cores are free, yet misses only by one thing.
 fn misfit(at: u32) -> JobRequest {
     match at % 4 {
-        0 => job().cores(2).minutes(90 + u64::from(at % 97)).team(0),
-        1 | 2 => job().cores(2).minutes(5).with(|job| job.per_task.memory = MEMORY),
-        _ => job().cores(3).minutes(5),
+        0 => job().cores(2).minutes(90 + u64::from(at % 97)),
+        1 | 2 => job().cores(2).minutes(5).with(|job| job.per_task.memory = MEMORY).team(at % 8 / 4),
+        _ => job().cores(3).minutes(5).team(at % 8 / 4),
     }
 }
 
@@ -79,9 +79,10 @@ fn measured_event(world: &mut World, event: Event) {
     world.state.forget_undo();
 }
 
-fn end(world: &World, of: JobId) -> Event {
+fn end(busy: &Busy, which: usize) -> Event {
+    let world = &busy.world;
     Event::TaskEnded(TaskEndedV1 {
-        attempt: world.attempt(of),
+        attempt: world.attempt(busy.ends[which]),
         rank: Rank(0),
         exit: TaskExit::Exited(0),
         started: None,
@@ -108,25 +109,35 @@ fn schedulable(schedulable: bool) -> Event {
     Event::NodeSchedulable(NodeSchedulableV1 { node: NodeId(0), schedulable, reason })
 }
 
-#[expect(clippy::print_stdout, reason = "the names go with callgrind's dumps")]
+/// What can happen to the queue: its name, and what makes it of a busy world.
+type Scenario = (&'static str, fn(&mut Busy) -> Event);
+
+const SCENARIOS: &[Scenario] = &[
+    ("submit at the tail", |busy| submission(&busy.world, misfit(0))),
+    ("end of a 1-device job", |busy| end(busy, 0)),
+    ("end of an 8-device job", |busy| end(busy, 1)),
+    ("end of a 64-device job", |busy| end(busy, 2)),
+    ("quota change", |_| tight_quota()),
+    ("drain", |_| schedulable(false)),
+    ("resume", |busy| {
+        busy.world.drain(0, false);
+        schedulable(true)
+    }),
+    ("priority change", |busy| {
+        let job = busy.world.state.jobs().next_back().expect("jobs wait").0;
+        Event::PrioritySet(PrioritySetV1 { job, priority: 1 })
+    }),
+];
+
+#[expect(clippy::print_stdout, reason = "whoever runs this reads the names")]
 fn main() {
-    let queued = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(1_000);
-    let Busy { mut world, ends } = hostile(queued);
-    let measure = |name: &str, world: &mut World, event: Event| {
-        println!("{name}");
-        measured_event(world, event);
-        world.log.clear();
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let [name, queued] = args.as_slice() else {
+        SCENARIOS.iter().for_each(|(name, _)| println!("{name}"));
+        return;
     };
-    let tail = submission(&world, misfit(0));
-    measure("submit at the tail", &mut world, tail);
-    measure("quota change", &mut world, tight_quota());
-    measure("drain", &mut world, schedulable(false));
-    measure("resume", &mut world, schedulable(true));
-    let last = world.state.jobs().next_back().expect("jobs wait").0;
-    let priority = Event::PrioritySet(PrioritySetV1 { job: last, priority: -1 });
-    measure("priority change", &mut world, priority);
-    for (devices, job) in ends {
-        let event = end(&world, job);
-        measure(&format!("end of a {devices}-device job"), &mut world, event);
-    }
+    let (_, event) = SCENARIOS.iter().find(|scenario| scenario.0 == name).expect("a name from the list");
+    let mut busy = hostile(queued.parse().expect("a number of jobs"));
+    let event = event(&mut busy);
+    measured_event(&mut busy.world, event);
 }

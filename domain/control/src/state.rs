@@ -43,9 +43,9 @@ pub(crate) struct Usage {
     pub(crate) amount: Amount,
 }
 
-/// Which tree of a team a job waits in: jobs of about the same size share one, so that the
-/// least of each need in a subtree says much about the jobs in it.
-type Shape = (u32, u32);
+/// Which tree of a team a job waits in: devices, cores and memory, rounded down. Jobs of about the
+/// same size share a tree, so that the least of each need in a subtree says much about its jobs.
+type Shape = (u64, u64, u64);
 
 /// Everything derived from the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,9 +180,13 @@ impl Index {
     }
 }
 
-/// The magnitudes of the devices and cores an entry needs.
+/// Keeps the three leading bits of each need: few trees, and those of small jobs are exact.
 fn shape(entry: &Entry) -> Shape {
-    (64 - entry.need.gpus.leading_zeros(), 64 - entry.need.cores.leading_zeros())
+    let rounded = |need: u64| {
+        let dropped = (u64::BITS - need.leading_zeros()).saturating_sub(3);
+        need >> dropped << dropped
+    };
+    (rounded(entry.need.gpus), rounded(entry.need.cores), rounded(entry.need.memory))
 }
 
 /// Puts `row` at `key` and returns what was there.

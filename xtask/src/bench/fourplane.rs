@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use super::http::{Address, Connection};
 
+/// A round that takes longer hangs.
+const LONGEST: Duration = Duration::from_mins(10);
+
 /// A running `fourplane up`.
 pub(super) struct Fourplane {
     child: Child,
@@ -80,6 +83,7 @@ impl Fourplane {
                 ensure!(answer["job"]["state"] == "completed", "not all succeeded: {}", answer["job"]);
                 return Ok(start.elapsed());
             }
+            ensure!(start.elapsed() < LONGEST, "still not over: {}", answer["job"]);
         }
     }
 

@@ -96,8 +96,8 @@ impl Hierarchy for V2 {
     }
 
     fn is_empty(&self, group: &Path) -> io::Result<bool> {
-        let populated = read_counter(&self.root.join(group).join("cgroup.events"), "populated");
-        Ok(populated == Some(0))
+        let events = super::read_file(&self.root.join(group).join("cgroup.events"))?;
+        Ok(events.is_empty() || events.lines().any(|line| line == "populated 0"))
     }
 
     fn kill(&self, group: &Path) -> io::Result<()> {

@@ -78,7 +78,7 @@ fn a_restart_of_the_machine_is_told_and_the_job_runs_again() {
     let once = world.submit(&["--no-requeue", "--", "sleep", "600"]);
     world.until(&again, "running");
     world.until(&once, "running");
-    eventually("it wrote", || world.work().join("tries").exists());
+    eventually("both have begun", || world.witnesses() == 2 && world.work().join("tries").exists());
     world.restart_machine();
     world.up();
     assert_eq!(world.run(&["wait", &again]).code, 0);
