@@ -11,11 +11,13 @@ use crate::world::{Ran, World, finish, signal_pid, skip_without_root};
 /// A user who is in no file of the system.
 const SOMEBODY: u32 = 12_345;
 
-/// A copy of the program where any user can run it.
+/// A copy of the program where any user can run it. Another process makes it: a file that this
+/// one had open for writing could be busy in a child that another test just forked.
 fn public_program(world: &World) -> PathBuf {
     let copy = world.work().join("fourplane");
-    std::fs::copy(env!("CARGO_BIN_EXE_fourplane"), &copy).unwrap();
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut install = std::process::Command::new("install");
+    install.args(["-m", "755", env!("CARGO_BIN_EXE_fourplane")]).arg(&copy);
+    assert_eq!(finish(install).code, 0);
     copy
 }
 
