@@ -16,14 +16,14 @@ expect "a plain SIGKILL returns 137" "$(code fourplane wait "$killed")" 137
 expect "a plain SIGKILL is told" "$(outcome "$killed")" signal
 
 mkfifo gate
-# 4096 forks would take too long here.
+# 4096 forks would take too long here, so this job lowers its own limit.
 storm='n=0; while (read -r x <gate) & do n=$((n + 1)); echo $n >forked; done'
 fourplane run --wait --mem 65MiB -- sh -c "echo 200 >$here/pids.max; $storm"
 expect "a fork storm meets its limit" "$(cat forked)" 199
 
 held() { fourplane nodes --json | grep -o '"cores_held":[0-9]*'; }
 proof() { show "$1" | grep -o '"freed":"2' | wc -l; }
-left=$(submit -- sh -c 'setsid sleep 1000 & setsid sleep 1000 & exit 3')
+left=$(submit -- sh -c 'setsid sleep 1000 & setsid sleep 1000 & sleep 0.3; exit 3')
 expect "leaving processes behind changes no end" "$(code fourplane wait "$left")" 3
 until_says 1 proof "$left"
 expect "what a job leaves behind is killed" "$(ps | grep -c '[s]leep 1000')" 0
@@ -34,7 +34,7 @@ until_says running state "$frozen"
 fourplane cancel "$frozen"
 until_says 1 proof "$frozen"
 expect "a frozen job can be ended" "$(outcome "$frozen")" cancelled
-expect "the next job is not frozen" "$(code fourplane run --wait -- true)" 0
+expect "the next job is not frozen" "$(code fourplane wait --timeout 20s "$(submit -- true)")" 0
 
 su ann -c 'fourplane run --wait -o who -- id -u'
 expect "another user's job is that user's" "$(cat who)" 1000

@@ -5,7 +5,7 @@ id_of() { sed -n "s/^$1 \([0-9]*\) .*/\1/p" /tmp/acked; }
 again=$(id_of again) once=$(id_of once)
 
 # shellcheck disable=SC2046 # one word each
-code fourplane wait --timeout 60s $(cut -d ' ' -f 2 /tmp/acked) >/dev/null
+fourplane wait --timeout 60s $(cut -d ' ' -f 2 /tmp/acked) >/dev/null 2>&1
 fourplane jobs --all --no-headers --limit 100000 -o id,exit >/tmp/jobs
 lost=$(awk 'NR == FNR { exit_of[$1] = $2; next } !($2 in exit_of)' /tmp/jobs /tmp/acked)
 expect "no acknowledged job is lost" "$lost" ""

@@ -31,6 +31,10 @@ enum Bench {
     Spawn(bench::spawn::Options),
     /// Durable submissions a second over HTTP.
     Submit(bench::submit::Options),
+    /// Instructions an event, with a short and a long queue.
+    Instructions(bench::instructions::Options),
+    /// Reading the log back, starts, and memory.
+    Replay(bench::replay::Options),
 }
 
 fn main() -> Result<ExitCode> {
@@ -40,6 +44,10 @@ fn main() -> Result<ExitCode> {
         Task::Bench(Bench::Spawn(options)) => return bench::spawn::run(&options).map(|()| ExitCode::SUCCESS),
         Task::Bench(Bench::Submit(options)) => {
             return bench::submit::run(&options).map(|()| ExitCode::SUCCESS);
+        }
+        Task::Bench(Bench::Instructions(options)) => bench::instructions::run(&options)?,
+        Task::Bench(Bench::Replay(options)) => {
+            return bench::replay::run(&options).map(|()| ExitCode::SUCCESS);
         }
         Task::Vm(options) => return vm::run(&options),
     };

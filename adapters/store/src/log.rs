@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use facts::Hash32;
 use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, Snapshot, StoreError, Visit};
@@ -285,6 +286,10 @@ fn make_dir(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// A lock that is held is asked for again for so long: a child that a killed server had just
+/// forked holds its lock until it has become another program.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Takes the directory's lock and leaves this process's id in it.
 fn lock(dir: &Path, at: &Errors) -> Result<File, StoreError> {
     let path = dir.join("lock");
@@ -292,7 +297,13 @@ fn lock(dir: &Path, at: &Errors) -> Result<File, StoreError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(path).map_err(failed)?;
-    match file.try_lock() {
+    let start = Instant::now();
+    let mut locked = file.try_lock();
+    while matches!(locked, Err(TryLockError::WouldBlock)) && start.elapsed() < LOCK_PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();

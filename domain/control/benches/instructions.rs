@@ -133,7 +133,9 @@ const SCENARIOS: &[Scenario] = &[
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let [name, queued] = args.as_slice() else {
-        SCENARIOS.iter().for_each(|(name, _)| println!("{name}"));
+        for (name, _) in SCENARIOS {
+            println!("{name}");
+        }
         return;
     };
     let (_, event) = SCENARIOS.iter().find(|scenario| scenario.0 == name).expect("a name from the list");

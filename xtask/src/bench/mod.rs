@@ -3,7 +3,9 @@
 
 mod fourplane;
 mod http;
+pub(crate) mod instructions;
 mod peers;
+pub(crate) mod replay;
 pub(crate) mod spawn;
 pub(crate) mod submit;
 

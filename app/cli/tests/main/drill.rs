@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
@@ -44,7 +44,9 @@ fn load(place: &Place, stop: &AtomicBool) -> BTreeMap<usize, String> {
         let key = format!("drill-{number}");
         let args =
             ["run", "--parsable", "--idempotency-key", &key, "-o", "/dev/null", "--", "sh", "-c", &script];
+        let start = Instant::now();
         let id = loop {
+            assert!(start.elapsed() < Duration::from_secs(60), "no server answers");
             let ran = finish(place.command(&args));
             if ran.code == 0 {
                 break ran.out.trim().to_owned();

@@ -59,13 +59,15 @@ fn what_is_overdue_counts_as_left_and_wakes() {
 #[test]
 fn backfill_looks_at_no_more_jobs_than_the_policy_says() {
     let mut world = World::with_node(2, 3);
-    world.submit(job().minutes(10));
+    let memory = |memory| job().with(|job| job.per_task.memory = Bytes(memory));
+    world.submit(memory(1 << 10).minutes(10));
     world.submit(job().cores(2).minutes(10));
-    // One is too long and one too large, so that neither part alone rules them both out.
-    let shapes = [job().minutes(60), job().minutes(5).with(|job| job.per_task.memory = Bytes(1 << 20))];
+    // One is too long and one a little too large, so that neither part alone rules them both out.
+    let free = (1 << 20) - (1 << 10);
+    let shapes = [memory(free).minutes(60), memory(free + 1).minutes(5)];
     let misfits: Vec<_> = (0..20).map(|at| world.submit(shapes[at % 2].clone())).collect();
     world.policy = Policy { max_examined: 10 };
-    let short = world.submit(job().minutes(5));
+    let short = world.submit(memory(free).minutes(5));
     world.assert_running(&[short], &[]);
     world.policy = Policy::default();
     world.settle();

@@ -9,5 +9,4 @@ mod histories;
 mod invariants;
 mod oracle;
 mod reasons;
-mod scale;
 mod world;
