@@ -1,5 +1,6 @@
-//! The writer as a whole, in a deterministic simulation.
+//! The writer as a whole, in a deterministic simulation, and logs of every format so far.
 
 extern crate fourplane_ops as ops;
 
+mod old_logs;
 mod simulation;
