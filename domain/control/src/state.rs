@@ -3,6 +3,7 @@
 //! The only mutation is to put a row. It updates every index and keeps the old row on the
 //! undo log, so that undoing anything is to put the old row back.
 
+use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
 use units::{ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, TeamId, Timestamp};
@@ -204,15 +205,21 @@ fn replace_indexed<K: Ord + Copy, V>(
     row: Option<V>,
     mut index: impl FnMut(&V, bool),
 ) -> Option<V> {
-    let old = table.remove(&key);
-    if let Some(old) = &old {
-        index(old, false);
+    let Some(row) = row else {
+        return table.remove(&key).inspect(|old| index(old, false));
+    };
+    match table.entry(key) {
+        Slot::Vacant(place) => {
+            index(place.insert(row), true);
+            None
+        }
+        // In place: taking a large row out of the tree and putting it back moves its neighbours.
+        Slot::Occupied(mut place) => {
+            index(place.get(), false);
+            index(&row, true);
+            Some(place.insert(row))
+        }
     }
-    if let Some(row) = row {
-        index(&row, true);
-        table.insert(key, row);
-    }
-    old
 }
 
 impl State {
