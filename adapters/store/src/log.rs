@@ -95,7 +95,11 @@ impl LogStore for SqliteLog {
 
     fn append(&mut self, batch: &Batch) -> Result<Head, StoreError> {
         self.head = match self.commit(batch) {
-            Err(StoreError::DiskFull { .. }) if self.reserve.release() => self.commit(batch)?,
+            Err(StoreError::DiskFull { .. }) => {
+                // Where there is no reserve, the checkpoint thread may have given it up just now.
+                self.reserve.release();
+                self.commit(batch)?
+            }
             done => done?,
         };
         // Only a witness: the events are durable already, so its failure takes nothing back.

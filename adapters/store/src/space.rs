@@ -7,6 +7,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
@@ -15,11 +16,13 @@ pub(crate) struct Reserve {
     dir: PathBuf,
     file: PathBuf,
     bytes: u64,
+    /// Held while the file goes: whoever finds it gone finds its space free as well.
+    going: Arc<Mutex<()>>,
 }
 
 impl Reserve {
     pub(crate) fn new(dir: &Path, bytes: u64) -> Self {
-        Self { dir: dir.to_owned(), file: dir.join("reserve"), bytes }
+        Self { dir: dir.to_owned(), file: dir.join("reserve"), bytes, going: Arc::default() }
     }
 
     /// Whether new work must be refused. Makes the reserve again once there is room for it.
@@ -34,6 +37,7 @@ impl Reserve {
 
     /// Gives the space up. True if there was any.
     pub(crate) fn release(&self) -> bool {
+        let _going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_whole() && std::fs::remove_file(&self.file).is_ok()
     }
 
