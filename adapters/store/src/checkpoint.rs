@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use ops::ports::StoreError;
 use rusqlite::Connection;
@@ -21,6 +22,8 @@ use crate::space::Reserve;
 const REST: u32 = 64;
 /// or after so many rounds: a writer that is faster than the disk grows the WAL.
 const ROUNDS: usize = 4;
+/// The longest wait for the thread.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a frame in the WAL.
 const FRAME: u64 = 4096 + 24;
 
@@ -70,24 +73,44 @@ impl Checkpointer {
         Ok(Self { start: Some(start), thread: Some(thread), shared, running: false, limit, kept: 0 })
     }
 
-    /// To be called between two commits.
+    /// To be called between two commits. Waits where the thread has not kept up over a whole
+    /// WAL: on a full disk there is room for no larger one.
     pub(crate) fn after_commit(&mut self, writer: &Connection) {
         let frames = self.shared.frames.load(Ordering::Relaxed);
         if frames < self.kept {
             self.kept = 0;
         }
         if self.running {
-            if self.shared.done.swap(false, Ordering::Acquire) {
-                self.running = false;
-                self.kept = frames;
-                // What cannot be copied now stays in the WAL and is tried again later.
-                drop(copy_wal(writer));
+            self.finish(writer);
+            if self.running && frames >= 2 * self.limit {
+                self.settle(writer);
             }
         } else if frames - self.kept >= self.limit
             && let Some(start) = &self.start
         {
             self.running = start.send(()).is_ok();
         }
+    }
+
+    /// Copies the rest, if the thread is done.
+    fn finish(&mut self, writer: &Connection) {
+        if self.shared.done.swap(false, Ordering::Acquire) {
+            self.running = false;
+            self.kept = self.shared.frames.load(Ordering::Relaxed);
+            // What cannot be copied now stays in the WAL and is tried again later.
+            drop(copy_wal(writer));
+        }
+    }
+
+    /// Waits for the thread and copies the rest, so that the next commit starts the WAL anew.
+    pub(crate) fn settle(&mut self, writer: &Connection) {
+        let start = Instant::now();
+        while self.running && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+            self.finish(writer);
+        }
+        // What does not fit stays in the WAL; the commit that follows tells.
+        drop(copy_wal(writer));
     }
 }
 

@@ -86,6 +86,20 @@ impl SqliteLog {
         };
         transact().map_err(|error| at.sql("appending to", error))
     }
+
+    /// With the reserve's space, and if that is not enough, with the WAL's own once it is copied:
+    /// where the checkpoint thread gets no time, the WAL has grown instead of starting anew.
+    fn commit_on_full_disk(&mut self, batch: &Batch) -> Result<Head, StoreError> {
+        // Where there is no reserve, the checkpoint thread may have given it up just now.
+        self.reserve.release();
+        match self.commit(batch) {
+            Err(StoreError::DiskFull { .. }) => {
+                self.checkpointer.settle(&self.db);
+                self.commit(batch)
+            }
+            done => done,
+        }
+    }
 }
 
 impl LogStore for SqliteLog {
@@ -95,11 +109,7 @@ impl LogStore for SqliteLog {
 
     fn append(&mut self, batch: &Batch) -> Result<Head, StoreError> {
         self.head = match self.commit(batch) {
-            Err(StoreError::DiskFull { .. }) => {
-                // Where there is no reserve, the checkpoint thread may have given it up just now.
-                self.reserve.release();
-                self.commit(batch)?
-            }
+            Err(StoreError::DiskFull { .. }) => self.commit_on_full_disk(batch)?,
             done => done?,
         };
         // Only a witness: the events are durable already, so its failure takes nothing back.
