@@ -78,11 +78,6 @@ impl<S: LogStore> Core<S> {
         &self.state
     }
 
-    /// The scheduling policy in force.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
     /// The log's head.
     pub fn head(&self) -> Head {
         self.store.head()

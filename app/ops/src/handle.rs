@@ -144,12 +144,6 @@ impl Handle {
         waited.is_ok_and(|(state, _)| state.applied >= seq)
     }
 
-    /// Whether the view shows everything that is committed.
-    pub fn is_settled(&self) -> bool {
-        let state = self.progress.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.applied >= state.committed
-    }
-
     /// Calls `hook` with the jobs that changed, each time the view moves. Must not block.
     pub fn on_change(&self, hook: Hook) {
         self.progress.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(hook);

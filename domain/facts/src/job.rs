@@ -182,14 +182,4 @@ impl JobRequest {
             None => IndexSet::range(0, 0),
         }
     }
-
-    /// What an attempt holds over all its tasks.
-    pub fn total(&self) -> (u64, u128, u64) {
-        let tasks = u64::from(self.tasks);
-        (
-            tasks * u64::from(self.per_task.cores.0),
-            u128::from(tasks) * u128::from(self.per_task.memory.0),
-            tasks * u64::from(self.per_task.gpus),
-        )
-    }
 }

@@ -50,11 +50,6 @@ impl Nanos {
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000_000_000
     }
-
-    /// Nanoseconds times a count, as conserved totals need.
-    pub fn times(self, count: u64) -> u128 {
-        u128::from(self.0) * u128::from(count)
-    }
 }
 
 impl Add<Nanos> for Timestamp {
