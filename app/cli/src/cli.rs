@@ -1,5 +1,6 @@
 //! The arguments.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use crate::values::{self, JobRef};
 
 /// Turns GPU capacity into accounted, useful work.
 #[derive(Debug, Parser)]
-#[command(name = "fourplane", version, disable_help_subcommand = true)]
+#[command(name = "fourplane", version, disable_help_subcommand = true, args_override_self = true)]
 pub(crate) struct Cli {
     /// What everything takes.
     #[command(flatten)]
@@ -233,11 +234,48 @@ pub(crate) enum AuditCommand {
     Verify,
 }
 
+/// Puts `flags` right behind the word `run`, so that flags that were typed override them.
+pub(crate) fn with_flags_of_run(args: Vec<OsString>, flags: Vec<String>) -> Vec<OsString> {
+    let mut at = 1;
+    while let Some(word) = args.get(at).and_then(|word| word.to_str()).filter(|word| word.starts_with('-')) {
+        at += if word == "--server" || word == "--state" { 2 } else { 1 };
+    }
+    let mut all = args;
+    let behind = all.split_off((at + 1).min(all.len()));
+    all.extend(flags.into_iter().map(OsString::from));
+    all.extend(behind);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn what_is_typed_overrides_what_a_script_says() {
+        let check = |typed: &str, expect: &str| {
+            let args = typed.split(' ').map(OsString::from).collect();
+            let all = with_flags_of_run(args, vec!["-t".to_owned(), "30".to_owned(), "--hold".to_owned()]);
+            assert_eq!(all.join(std::ffi::OsStr::new(" ")).to_string_lossy(), expect);
+            let Ok(Cli { command: Command::Run(run), .. }) = Cli::try_parse_from(all) else {
+                panic!("{typed}");
+            };
+            (run.resources.time, run.resources.slurm_time, run.resources.labels.len())
+        };
+        let half_an_hour = Some(values::Limit(Some(Nanos::from_secs(1_800))));
+        let hour = Some(values::Limit(Some(Nanos::from_secs(3_600))));
+        let typed = check("fourplane --state run run s.sh", "fourplane --state run run -t 30 --hold s.sh");
+        assert_eq!(typed, (None, half_an_hour, 0));
+        let typed = check(
+            "fourplane --json run --time 1h -l a=b -l c=d s.sh",
+            "fourplane --json run -t 30 --hold --time 1h -l a=b -l c=d s.sh",
+        );
+        assert_eq!(typed, (hour, None, 2));
+        let typed = check("fourplane run -t 60 s.sh", "fourplane run -t 30 --hold -t 60 s.sh");
+        assert_eq!(typed, (None, hour, 0));
+    }
 
     #[test]
     fn arguments_are_consistent() {

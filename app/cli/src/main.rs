@@ -10,10 +10,12 @@ mod fields;
 mod locate;
 mod output;
 mod run_args;
+mod sbatch;
 mod submission;
 mod values;
 mod when;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -24,23 +26,38 @@ use crate::locate::Surroundings;
 use crate::output::Printer;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and the version are no mistakes; clap's own code for those is 2.
-            drop(error.print());
-            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let code = match Cli::try_parse_from(&args) {
+        Ok(Cli { command: Command::Supervisor { dir }, .. }) => {
+            return machine::supervisor_main(machine::SupervisorConfig::new(dir));
         }
+        Ok(cli) => answer(cli, args),
+        Err(error) => refuse(&error),
     };
+    ExitCode::from(code)
+}
+
+/// Help and the version are no mistakes; clap's own code for those is 2.
+fn refuse(error: &clap::Error) -> u8 {
+    drop(error.print());
+    if error.use_stderr() { USAGE } else { 0 }
+}
+
+fn answer(mut cli: Cli, args: Vec<OsString>) -> u8 {
     let printer = Printer::new(cli.common.json);
-    if let Command::Supervisor { dir } = cli.command {
-        return machine::supervisor_main(machine::SupervisorConfig::new(dir));
-    }
-    let code = run(&cli, printer).unwrap_or_else(|failure| {
+    let done = submission::batch_flags(&cli, printer).and_then(|flags| {
+        if !flags.is_empty() {
+            cli = match Cli::try_parse_from(cli::with_flags_of_run(args, flags)) {
+                Ok(cli) => cli,
+                Err(error) => return Ok(refuse(&error)),
+            };
+        }
+        run(&cli, printer)
+    });
+    done.unwrap_or_else(|failure| {
         printer.failure(&failure);
         failure.code
-    });
-    ExitCode::from(code)
+    })
 }
 
 fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {

@@ -25,10 +25,10 @@ pub(crate) struct ResourceArgs {
     #[arg(long, value_parser = values::memory, value_name = "SIZE")]
     pub(crate) mem: Option<Memory>,
     /// The longest it may run: 90m, 2h, 1d, HH:MM:SS, UNLIMITED
-    #[arg(long, value_parser = values::limit, value_name = "TIME")]
+    #[arg(long, value_parser = values::limit, overrides_with = "slurm_time", value_name = "TIME")]
     pub(crate) time: Option<Limit>,
     /// The same as Slurm reads it: 30 is minutes, 4:00 minutes and seconds
-    #[arg(short = 't', value_parser = values::slurm_limit, conflicts_with = "time", value_name = "TIME")]
+    #[arg(short = 't', value_parser = values::slurm_limit, overrides_with = "time", value_name = "TIME")]
     pub(crate) slurm_time: Option<Limit>,
     /// Higher starts earlier; above 0 is for administrators
     #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]

@@ -7,9 +7,11 @@ use std::path::Path;
 use server::wire::{Health, Kind, Retry, Stop, Submit, Text};
 use units::Nanos;
 
+use crate::cli::{Cli, Command};
 use crate::failure::{Doing, Failure};
 use crate::output::Printer;
 use crate::run_args::{ResourceArgs, RunArgs, ShellArgs};
+use crate::sbatch;
 use crate::values::{Limit, Memory, Probe};
 
 /// What `--export=NONE` keeps: without these not even a shell starts sensibly.
@@ -19,11 +21,6 @@ const BASE_ENVIRONMENT: [&str; 5] = ["HOME", "LOGNAME", "PATH", "SHELL", "USER"]
 pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure> {
     let (argv, script, program) = program(args)?;
     let mut submit = of_resources(&args.resources, printer)?;
-    if let Some(script) = &script
-        && script.0.split(|&b| b == b'\n').any(|line| line.starts_with(b"#SBATCH"))
-    {
-        printer.warn("#SBATCH lines are not read yet: give them to `run` as flags");
-    }
     let kind = if args.service {
         let health = args.health.as_ref().map(|Probe(http_path)| Health {
             http_path: http_path.clone(),
@@ -54,6 +51,34 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
     submit.stderr = args.error.as_ref().map(|path| text(path.as_os_str()));
     submit.output_max_bytes = args.output_max.as_ref().map(|memory| said(memory, "--output-max", printer));
     Ok(submit)
+}
+
+/// What the `#SBATCH` lines of a script say, as flags of `run`; says what in them has no effect.
+pub(crate) fn batch_flags(cli: &Cli, printer: Printer) -> Result<Vec<String>, Failure> {
+    let Command::Run(args) = &cli.command else { return Ok(Vec::new()) };
+    // A script that cannot be read is told when it is submitted.
+    let Some((path, text)) = args.script.first().and_then(|path| Some((path, std::fs::read(path).ok()?)))
+    else {
+        return Ok(Vec::new());
+    };
+    let name = path.to_string_lossy();
+    let read = sbatch::read(&String::from_utf8_lossy(&text));
+    let mistakes = match read {
+        Ok(script) => {
+            script.notes.iter().for_each(|note| printer.warn(&note.render(&name)));
+            return Ok(script.flags);
+        }
+        Err(mistakes) => mistakes,
+    };
+    let mut failures = mistakes.into_iter().map(|note| {
+        let failure = Failure::usage(note.render(&name));
+        if let Some(hint) = note.hint { failure.hint(hint) } else { failure }
+    });
+    let first = failures.next().unwrap_or_else(|| Failure::usage("the script has mistakes"));
+    Err(failures.fold(first, |before, failure| {
+        printer.failure(&before);
+        failure
+    }))
 }
 
 /// The job that `shell` asks for.

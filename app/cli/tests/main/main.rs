@@ -6,6 +6,7 @@ mod crash;
 mod drill;
 mod first;
 mod network;
+mod sbatch;
 mod service;
 mod shapes;
 mod terminal;
