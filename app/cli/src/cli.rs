@@ -80,6 +80,13 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Show nodes and devices
     Nodes,
+    /// Give a node no new work; what runs there goes on
+    Drain(DrainArgs),
+    /// Give a drained node work again
+    Resume {
+        /// Its name or number; may be left out where there is one
+        node: Option<String>,
+    },
     /// Make a link that signs a browser in, once
     Login,
     /// Make, list and take back tokens
@@ -190,6 +197,16 @@ pub(crate) struct JobIds {
     /// The jobs; `123_4` and `123_[0-9]` are members of an array
     #[arg(value_parser = values::job_ref, value_name = "ID", required = true)]
     pub(crate) ids: Vec<JobRef>,
+}
+
+/// `drain`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DrainArgs {
+    /// Its name or number; may be left out where there is one
+    pub(crate) node: Option<String>,
+    /// Why, for whoever asks
+    #[arg(short, long, default_value = "", value_name = "TEXT")]
+    pub(crate) reason: String,
 }
 
 /// `wait`

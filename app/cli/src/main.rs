@@ -96,6 +96,12 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Priority { job, priority } => actions::priority(common, printer, job, *priority).await,
         Command::Wait(args) => wait::run(common, printer, args).await,
         Command::Nodes => nodes::run(common, printer).await,
+        Command::Drain(args) => {
+            nodes::set_schedulable(common, printer, args.node.as_deref(), false, &args.reason).await
+        }
+        Command::Resume { node } => {
+            nodes::set_schedulable(common, printer, node.as_deref(), true, "").await
+        }
         Command::Login => tokens::login(common, printer).await,
         Command::Token(command) => tokens::token(common, printer, command).await,
         Command::Up(_) | Command::Audit(_) | Command::Supervisor { .. } => {

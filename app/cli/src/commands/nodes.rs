@@ -1,6 +1,6 @@
-//! `nodes`: this machine's cores, memory and devices, and who holds them.
+//! `nodes`: this machine's cores, memory and devices, and who holds them; `drain` and `resume`.
 
-use server::wire::Node;
+use server::wire::{Done, Node, Schedulable};
 use units::Bytes;
 
 use crate::cli::Common;
@@ -23,6 +23,44 @@ pub(crate) async fn run(common: &Common, printer: Printer) -> Result<u8, Failure
         printer.data(table(&["NODE", "GPU", "MODEL", "MEMORY", "HELD BY"], &devices, true).as_bytes());
     }
     Ok(0)
+}
+
+/// Lets a node have new work, or not.
+pub(crate) async fn set_schedulable(
+    common: &Common,
+    printer: Printer,
+    named: Option<&str>,
+    schedulable: bool,
+    reason: &str,
+) -> Result<u8, Failure> {
+    let mut client = Client::new(common)?;
+    let nodes: Vec<Node> = client.get("/nodes").await?;
+    let node = choose(&nodes, named)?;
+    let body = Schedulable { schedulable, reason: reason.to_owned() };
+    let done: Done = client.post(&format!("/nodes/{}/schedulable", node.id), &body).await?;
+    if printer.is_json() {
+        printer.json(&done);
+    } else if schedulable {
+        printer.say(&format!("resumed: {} takes new work", plain(&node.name)));
+    } else {
+        let held = if node.cores_held > 0 { "what runs there goes on" } else { "nothing runs there" };
+        printer.say(&format!("drained: {} takes no new work; {held}", plain(&node.name)));
+    }
+    Ok(0)
+}
+
+/// The node called so, or the only one.
+fn choose<'a>(nodes: &'a [Node], named: Option<&str>) -> Result<&'a Node, Failure> {
+    let found = match (named, nodes) {
+        (None, [only]) => Some(only),
+        (None, _) => None,
+        (Some(name), _) => nodes.iter().find(|node| node.name == name || node.id.to_string() == name),
+    };
+    found.ok_or_else(|| {
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let said = named.map_or_else(|| "which node?".to_owned(), |name| format!("there is no node '{name}'"));
+        Failure::usage(said).hint(format!("the nodes are {}", plain(&names.join(", "))))
+    })
 }
 
 fn node_row(node: &Node) -> Vec<String> {

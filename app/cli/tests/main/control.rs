@@ -97,3 +97,24 @@ fn one_key_is_one_job() {
     assert_eq!(other.code, 3);
     assert!(other.err.contains("used for a different request"), "{other:?}");
 }
+
+#[test]
+fn a_drained_node_finishes_what_it_has_and_takes_nothing_new() {
+    let world = World::new();
+    let before = world.submit(&["--", "sleep", "60"]);
+    world.until(&before, "running");
+    let drained = world.run(&["drain", "--reason", "disk swap"]);
+    assert_eq!(drained.code, 0, "{drained:?}");
+    assert!(drained.err.ends_with("takes no new work; what runs there goes on\n"), "{drained:?}");
+    assert!(world.run(&["nodes"]).out.contains("drained: disk swap"));
+    let after = world.submit(&["--", "true"]);
+    let why = world.run(&["why", &after]).out;
+    assert!(why.contains("takes no new work"), "{why}");
+    assert_eq!(world.job(&before)["state"], "running");
+
+    let wrong = world.run(&["resume", "elsewhere"]);
+    assert_eq!(wrong.code, 3);
+    assert!(wrong.err.contains("there is no node 'elsewhere'\nhint: the nodes are "), "{wrong:?}");
+    assert_eq!(world.run(&["resume", "0"]).code, 0);
+    assert_eq!(world.run(&["wait", &after]).code, 0);
+}

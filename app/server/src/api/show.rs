@@ -142,7 +142,7 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
         Reason::NodesDrained(_) => (
             "drained",
             "it would fit on a node that takes no new work".to_owned(),
-            Some("have an administrator resume the node"),
+            Some("an administrator gives it work again: fourplane resume"),
         ),
         Reason::NoNode => (
             "no-node",
