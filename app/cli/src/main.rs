@@ -7,6 +7,7 @@ mod commands;
 mod detail;
 mod failure;
 mod fields;
+mod habits;
 mod locate;
 mod output;
 mod run_args;
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::cli::{AuditCommand, Cli, Command};
 use crate::failure::{Doing, Failure, USAGE};
@@ -32,13 +34,20 @@ fn main() -> ExitCode {
             return machine::supervisor_main(machine::SupervisorConfig::new(dir));
         }
         Ok(cli) => answer(cli, args),
-        Err(error) => refuse(&error),
+        Err(error) => refuse(&error, &args),
     };
     ExitCode::from(code)
 }
 
 /// Help and the version are no mistakes; clap's own code for those is 2.
-fn refuse(error: &clap::Error) -> u8 {
+fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
+    let words: Vec<String> = args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let known = if error.kind() == ErrorKind::InvalidSubcommand { habits::instead_of(&words) } else { None };
+    if let Some(ours) = known {
+        let failure = Failure::usage(format!("'{}' is not a command of fourplane", words.join(" ")));
+        Printer::new(false).failure(&failure.hint(format!("type: {ours}")));
+        return USAGE;
+    }
     drop(error.print());
     if error.use_stderr() { USAGE } else { 0 }
 }
@@ -47,9 +56,10 @@ fn answer(mut cli: Cli, args: Vec<OsString>) -> u8 {
     let printer = Printer::new(cli.common.json);
     let done = submission::batch_flags(&cli, printer).and_then(|flags| {
         if !flags.is_empty() {
-            cli = match Cli::try_parse_from(cli::with_flags_of_run(args, flags)) {
+            let args = cli::with_flags_of_run(args, flags);
+            cli = match Cli::try_parse_from(&args) {
                 Ok(cli) => cli,
-                Err(error) => return Ok(refuse(&error)),
+                Err(error) => return Ok(refuse(&error, &args)),
             };
         }
         run(&cli, printer)
@@ -99,9 +109,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Drain(args) => {
             nodes::set_schedulable(common, printer, args.node.as_deref(), false, &args.reason).await
         }
-        Command::Resume { node } => {
-            nodes::set_schedulable(common, printer, node.as_deref(), true, "").await
-        }
+        Command::Resume { node } => nodes::set_schedulable(common, printer, node.as_deref(), true, "").await,
         Command::Login => tokens::login(common, printer).await,
         Command::Token(command) => tokens::token(common, printer, command).await,
         Command::Up(_) | Command::Audit(_) | Command::Supervisor { .. } => {

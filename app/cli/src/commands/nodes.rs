@@ -58,7 +58,8 @@ fn choose<'a>(nodes: &'a [Node], named: Option<&str>) -> Result<&'a Node, Failur
     };
     found.ok_or_else(|| {
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        let said = named.map_or_else(|| "which node?".to_owned(), |name| format!("there is no node '{name}'"));
+        let said =
+            named.map_or_else(|| "which node?".to_owned(), |name| format!("there is no node '{name}'"));
         Failure::usage(said).hint(format!("the nodes are {}", plain(&names.join(", "))))
     })
 }

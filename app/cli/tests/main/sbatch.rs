@@ -65,3 +65,14 @@ hint: did you mean --job-name?
     );
     assert_eq!(world.run(&["jobs", "-a", "--no-headers"]).out, "");
 }
+
+#[test]
+fn a_command_of_slurm_or_kubectl_tells_what_to_type() {
+    let world = World::new();
+    let ran = world.run(&["kubectl", "describe", "job/12"]);
+    assert_eq!(ran.code, 3);
+    assert_eq!(
+        ran.err,
+        "error: 'kubectl describe job/12' is not a command of fourplane\nhint: type: fourplane why ID\n"
+    );
+}
