@@ -198,6 +198,9 @@ fn candidates(launch: &LaunchSpec, program: &[u8]) -> Vec<Vec<u8>> {
 /// Variables of ours that a job may keep from its submitter: how to find the server.
 const KEPT: [&[u8]; 2] = [b"FOURPLANE_SERVER", b"FOURPLANE_STATE"];
 
+/// Set by a submitter whose script reads the variables that Slurm sets.
+const WITH_SLURM: &[u8] = b"FOURPLANE_SLURM_ENV=1";
+
 /// The user's environment with what the job is told about itself.
 pub(crate) fn environment(start: &StartTask, scratch: &Path) -> Vec<Vec<u8>> {
     let indices: Vec<String> = start.devices.iter().map(|(index, _)| index.to_string()).collect();
@@ -223,6 +226,9 @@ pub(crate) fn environment(start: &StartTask, scratch: &Path) -> Vec<Vec<u8>> {
     if start.is_array {
         own.push(("FOURPLANE_ARRAY_INDEX", start.member.index.0.to_string().into_bytes()));
     }
+    if start.launch.env.iter().any(|pair| pair == WITH_SLURM) {
+        own.extend(slurm_environment(start));
+    }
     let kept = |pair: &&Vec<u8>| {
         let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
         let ours = name.starts_with(b"FOURPLANE_") && !KEPT.contains(&name);
@@ -231,4 +237,23 @@ pub(crate) fn environment(start: &StartTask, scratch: &Path) -> Vec<Vec<u8>> {
     let mut env: Vec<Vec<u8>> = start.launch.env.iter().filter(kept).cloned().collect();
     env.extend(own.iter().map(|(name, value)| [name.as_bytes(), b"=", value].concat()));
     env
+}
+
+/// What only the one who starts a task knows of the variables that Slurm sets; its submitter has
+/// set the others.
+fn slurm_environment(start: &StartTask) -> impl Iterator<Item = (&'static str, Vec<u8>)> + use<> {
+    let (job, index) = (start.member.job.to_string(), start.member.index.to_string());
+    let rank = start.task.rank.to_string();
+    let mut own = vec![
+        ("SLURM_JOB_ID", job.clone()),
+        ("SLURM_JOBID", job.clone()),
+        ("SLURM_PROCID", rank.clone()),
+        ("SLURM_LOCALID", rank),
+        ("SLURM_NODEID", "0".to_owned()),
+        ("SLURM_RESTART_COUNT", (start.number - 1).to_string()),
+    ];
+    if start.is_array {
+        own.extend([("SLURM_ARRAY_JOB_ID", job), ("SLURM_ARRAY_TASK_ID", index)]);
+    }
+    own.into_iter().map(|(name, value)| (name, value.into_bytes()))
 }

@@ -110,6 +110,12 @@ pub(crate) struct RunArgs {
     /// When the service is started again: always, on-failure, never
     #[arg(long, requires = "service", value_parser = values::restart, default_value = "on-failure", value_name = "WHEN")]
     pub(crate) restart: Restart,
+    /// Set the variables that Slurm sets, beside ours; a script with #SBATCH lines gets them anyway
+    #[arg(long)]
+    pub(crate) slurm_env: bool,
+    /// Tasks that a script believes it has
+    #[arg(long, hide = true, default_value_t = 1)]
+    pub(crate) slurm_tasks: u64,
     /// Print the job's id and return
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) detach: bool,

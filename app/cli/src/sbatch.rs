@@ -189,6 +189,8 @@ impl Amounts {
             .or(self.memory_per_core.map(|each| each.saturating_mul(cores)))
             .or(self.memory_per_gpu.map(by_gpu));
         let said = [
+            Some("--slurm-env".to_owned()),
+            (tasks > 1).then(|| format!("--slurm-tasks={tasks}")),
             (cores > 1).then(|| format!("--cores={cores}")),
             gpus.map(|gpus| format!("--gpus={gpus}")),
             memory.map(|mebibytes| format!("--mem={mebibytes}MiB")),
@@ -303,10 +305,11 @@ const PREFIX: &str = "#SBATCH";
 /// Reads all `#SBATCH` lines before the first command; the error is every mistake in them.
 pub(crate) fn read(script: &str) -> Result<Script, Vec<Note>> {
     let mut reader = Reader::default();
-    let mut in_head = true;
+    let (mut in_head, mut is_batch) = (true, false);
     for (index, source) in script.lines().enumerate() {
         let marked = source.starts_with(PREFIX);
         if marked && in_head {
+            is_batch = true;
             reader.line(index + 1, source);
         } else if marked {
             let note = "this is not read: sbatch, too, stops at the first command".to_owned();
@@ -315,12 +318,13 @@ pub(crate) fn read(script: &str) -> Result<Script, Vec<Note>> {
         }
         in_head &= source.trim_start().is_empty() || source.trim_start().starts_with('#');
     }
-    if reader.mistakes.is_empty() {
-        reader.script.flags.extend(reader.amounts.flags());
-        Ok(reader.script)
-    } else {
-        Err(reader.mistakes)
+    if !reader.mistakes.is_empty() {
+        return Err(reader.mistakes);
     }
+    if is_batch {
+        reader.script.flags.extend(reader.amounts.flags());
+    }
+    Ok(reader.script)
 }
 
 fn note_at(line: usize, source: &str, word: &Word, message: String) -> Note {
@@ -410,8 +414,9 @@ mod tests {
     use super::*;
 
     fn check(lines: &str, expect: &[&str]) {
-        let script = read(&format!("#!/bin/bash\n{lines}\npython train.py\n"));
-        assert_eq!(script.map(|script| script.flags), Ok(expect.iter().map(|&f| f.to_owned()).collect()));
+        let script = read(&format!("#!/bin/bash\n{lines}\npython train.py\n")).unwrap();
+        let flags: Vec<_> = script.flags.iter().filter(|flag| *flag != "--slurm-env").collect();
+        assert_eq!(flags, expect);
     }
 
     fn mistakes(lines: &str) -> Vec<String> {
@@ -434,11 +439,11 @@ mod tests {
 
     #[test]
     fn tasks_are_cores_of_one_run() {
-        check("#SBATCH --ntasks=4 --cpus-per-task 2", &["--cores=8"]);
-        check("#SBATCH -N1 --ntasks-per-node=4", &["--cores=4"]);
+        check("#SBATCH --ntasks=4 --cpus-per-task 2", &["--slurm-tasks=4", "--cores=8"]);
+        check("#SBATCH -N1 --ntasks-per-node=4", &["--slurm-tasks=4", "--cores=4"]);
         check("#SBATCH --nodes=1-4 -c 3", &["--cores=3"]);
         check("#SBATCH --gres=gpu:2 --cpus-per-gpu=4", &["--cores=8", "--gpus=2"]);
-        check("#SBATCH -n 2 --gpus-per-task=1", &["--cores=2", "--gpus=2"]);
+        check("#SBATCH -n 2 --gpus-per-task=1", &["--slurm-tasks=2", "--cores=2", "--gpus=2"]);
         check("#SBATCH --gres gpu", &["--gpus=1"]);
     }
 

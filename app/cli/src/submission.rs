@@ -40,6 +40,9 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
     };
     submit.name = Some(args.resources.name.clone().unwrap_or(program));
     submit.kind = kind;
+    if args.slurm_env {
+        submit.env.extend(slurm_environment(args, &submit));
+    }
     submit.argv = argv;
     submit.script = script;
     submit.tasks = args.tasks;
@@ -93,6 +96,32 @@ pub(crate) fn of_shell(args: &ShellArgs, printer: Printer) -> Result<Submit, Fai
     // Whoever sat at the terminal is gone.
     submit.retry.requeue = false;
     Ok(submit)
+}
+
+/// What a submitter knows of the variables that Slurm sets; the supervisor adds the others.
+fn slurm_environment(args: &RunArgs, submit: &Submit) -> Vec<Text> {
+    let cores = u64::from(submit.cores);
+    let tasks = args.slurm_tasks.max(u64::from(args.tasks));
+    let mut pairs = vec![
+        ("FOURPLANE_SLURM_ENV", "1".to_owned()),
+        ("SLURM_CPUS_ON_NODE", (cores * u64::from(args.tasks)).to_string()),
+        ("SLURM_CPUS_PER_TASK", (cores / args.slurm_tasks.max(1)).max(1).to_string()),
+        ("SLURM_JOB_NAME", submit.name.clone().unwrap_or_default()),
+        ("SLURM_JOB_NUM_NODES", "1".to_owned()),
+        ("SLURM_NNODES", "1".to_owned()),
+        ("SLURM_NPROCS", tasks.to_string()),
+        ("SLURM_NTASKS", tasks.to_string()),
+        ("SLURM_SUBMIT_DIR", String::from_utf8_lossy(&submit.cwd.0).into_owned()),
+    ];
+    let indexes = args.array.as_ref().and_then(|array| array.indexes.parse::<facts::IndexSet>().ok());
+    if let Some((first, last)) = indexes.as_ref().and_then(|set| Some((set.first()?, set.last()?))) {
+        pairs.push(("SLURM_ARRAY_TASK_COUNT", indexes.map_or(0, |set| set.len()).to_string()));
+        pairs.extend([
+            ("SLURM_ARRAY_TASK_MIN", first.to_string()),
+            ("SLURM_ARRAY_TASK_MAX", last.to_string()),
+        ]);
+    }
+    pairs.into_iter().map(|(name, value)| Text(format!("{name}={value}").into_bytes())).collect()
 }
 
 /// What both have in common.

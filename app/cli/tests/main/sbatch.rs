@@ -5,7 +5,7 @@ use crate::world::World;
 const SCRIPT: &str = "#!/bin/sh
 #SBATCH --job-name=train --output=%x-%j.log
 #SBATCH --ntasks=2 --mem=64M --time=30 --partition=gpu
-echo trained with $1
+echo trained with $1, $SLURM_JOB_NAME $SLURM_NTASKS/$SLURM_CPUS_PER_TASK in $SLURM_JOB_ID
 #SBATCH --hold
 ";
 
@@ -16,7 +16,7 @@ fn a_script_runs_with_what_its_lines_ask_for() {
     let ran = world.run(&["run", "--parsable", "--wait", "train.sh", "care"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let id = ran.out.trim();
-    assert_eq!(world.file(&format!("train-{id}.log")), "trained with care\n");
+    assert_eq!(world.file(&format!("train-{id}.log")), format!("trained with care, train 2/1 in {id}\n"));
     let job = world.job(id);
     assert_eq!(
         [&job["tasks"], &job["cores"], &job["memory_bytes"], &job["time_limit_ns"]],
@@ -36,6 +36,13 @@ warning: this is not read: sbatch, too, stops at the first command
 -t is read as Slurm does: 00:30:00 (D-HH:MM:SS)
 "
     );
+
+    let script = "#!/bin/sh\n#SBATCH --array=3-4 -o%a\necho $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_MAX\n";
+    std::fs::write(world.work().join("sweep.sh"), script).unwrap();
+    assert_eq!(world.run(&["run", "--wait", "sweep.sh"]).code, 0);
+    assert_eq!(world.file("3") + &world.file("4"), "3 4\n4 4\n");
+    world.run(&["run", "--wait", "-o", "plain", "--", "env"]);
+    assert!(!world.file("plain").contains("SLURM_"), "only for those who ask");
 
     let typed = world.run(&["run", "--parsable", "--wait", "--time", "1h", "-J", "mine", "train.sh"]);
     let job = world.job(typed.out.trim());
