@@ -13,7 +13,7 @@ use crate::world::{Refine, World, job};
 
 /// One thing that happens. Numbers choose among what there is, modulo its count.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Submit(Box<JobRequest>, Option<(usize, Condition)>),
     Hold(usize),
     Release(usize),
@@ -46,7 +46,7 @@ fn request() -> impl Strategy<Value = JobRequest> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let condition = prop_oneof![Just(Condition::Ok), Just(Condition::NotOk), Just(Condition::Any)];
     let exit = prop_oneof![
         4 => Just(TaskExit::Exited(0)),
@@ -76,7 +76,7 @@ fn choose<T: Copy>(all: &[T], at: usize) -> Option<T> {
     all.get(at.checked_rem(all.len())?).copied()
 }
 
-fn open_jobs(state: &State) -> Vec<JobId> {
+pub(crate) fn open_jobs(state: &State) -> Vec<JobId> {
     state.jobs().filter(|(_, job)| job.ended.is_none()).map(|(id, _)| id).collect()
 }
 
@@ -87,7 +87,7 @@ fn tasks(state: &State, which: impl Fn(&control::Task) -> bool) -> Vec<(AttemptI
 }
 
 /// Lets the step happen, if there is anything that it can happen to.
-fn happen(world: &mut World, step: Step) {
+pub(crate) fn happen(world: &mut World, step: Step) {
     let jobs = open_jobs(&world.state);
     match step {
         Step::Submit(request, dependency) => {
@@ -166,7 +166,7 @@ fn settle_with_oracle(world: &mut World) {
     }
 }
 
-fn two_nodes() -> World {
+pub(crate) fn two_nodes() -> World {
     let mut world = World::with_node(8, 3);
     world.node(1, 6, 2);
     world.team(1, Some(10), Some(3));

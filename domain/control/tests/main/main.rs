@@ -9,4 +9,5 @@ mod histories;
 mod invariants;
 mod oracle;
 mod reasons;
+mod remedies;
 mod world;

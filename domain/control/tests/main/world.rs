@@ -240,6 +240,18 @@ impl World {
         self.settle();
     }
 
+    /// All that an attempt still holds is freed, and what runs of it ends well. Nothing follows yet.
+    pub(crate) fn ends_all(&mut self, attempt: AttemptId) {
+        let open = self.state.tasks_of(attempt).filter(|(_, task)| task.freed.is_none());
+        for (rank, ended) in open.map(|(rank, task)| (rank.0, task.end.is_some())).collect::<Vec<_>>() {
+            if ended {
+                self.task_freed(attempt, rank);
+            } else {
+                self.task_ends(attempt, rank, TaskExit::Exited(0), true);
+            }
+        }
+    }
+
     /// Every task of the job's first attempt ends so and is free; decisions follow.
     pub(crate) fn ends(&mut self, job: JobId, exit: &TaskExit) -> Vec<Event> {
         let attempt = self.attempt(job);
