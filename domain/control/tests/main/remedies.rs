@@ -162,9 +162,11 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
         Remedy::Tasks(tasks) => awaited = again(&mut world, &|request| request.tasks = *tasks),
         Remedy::PerTask(resource, to) => {
             awaited = again(&mut world, &|request| match resource {
-                Resource::Cores => request.per_task.cores = Cores((*to).try_into().unwrap()),
+                Resource::Cores => {
+                    request.per_task.cores = Cores((*to).try_into().expect("less than before"))
+                }
                 Resource::Memory => request.per_task.memory = Bytes(*to),
-                Resource::Gpus => request.per_task.gpus = (*to).try_into().unwrap(),
+                Resource::Gpus => request.per_task.gpus = (*to).try_into().expect("less than before"),
             });
         }
         Remedy::TimeLimit(to) => awaited = again(&mut world, &|request| request.time_limit = Some(*to)),
