@@ -116,6 +116,9 @@ pub(crate) struct RunArgs {
     /// Tasks that a script believes it has
     #[arg(long, hide = true, default_value_t = 1)]
     pub(crate) slurm_tasks: u64,
+    /// Tell what would become of it, and submit nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Print the job's id and return
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) detach: bool,

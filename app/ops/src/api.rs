@@ -1,7 +1,7 @@
 //! What the server asks of the writer, and what it gets back.
 
 use control::identity::Principal;
-use control::{Denial, State};
+use control::{Denial, Policy, State};
 use facts::{Hash32, IndexSet, JobRequest, LaunchSpec};
 use units::{Bytes, JobId, NodeId, SubjectId, TeamId, Timestamp};
 
@@ -104,6 +104,9 @@ pub type Reply = Box<dyn FnOnce(Result<Ack, Refusal>) + Send>;
 
 /// Looks at the state between two commits.
 pub type Look = Box<dyn FnOnce(&State, Timestamp) + Send>;
+
+/// Supposes things on the state between two commits; whatever it leaves behind is undone.
+pub type Trial = Box<dyn FnOnce(&mut State, Timestamp, &Policy) + Send>;
 
 /// One request to the writer.
 pub struct Call {

@@ -11,7 +11,7 @@ use control::{Policy, State, decide};
 use facts::{Actor, Envelope, Event, Hash32, Source, encode};
 use units::{Epoch, JobId, NodeId, Seq, Timestamp};
 
-use crate::api::{Ack, Call, Refusal, Reply};
+use crate::api::{Ack, Call, Refusal, Reply, Trial};
 use crate::clock::LedgerClock;
 use crate::health::HealthReport;
 use crate::ports::{
@@ -96,6 +96,13 @@ impl<S: LogStore> Core<S> {
     /// Ledger time of the last turn.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Supposes things between two turns, and undoes them.
+    pub fn suppose(&mut self, trial: Trial) {
+        let mark = self.state.mark();
+        trial(&mut self.state, self.clock.now(), &self.policy);
+        self.state.rollback(mark);
     }
 
     /// When the next turn is due even if nothing comes in.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use units::{JobId, Seq};
 
-use crate::api::{Call, Look, Refusal};
+use crate::api::{Call, Look, Refusal, Trial};
 use crate::health::HealthReport;
 use crate::ports::{LogStore, NodeEvent, SideRow, SideTable, StoreError};
 use crate::view::{ViewReader, ViewStore};
@@ -15,6 +15,7 @@ use crate::view::{ViewReader, ViewStore};
 pub(crate) enum Message {
     Call(Call),
     Look(Look),
+    Suppose(Trial),
     Read(Read),
     Node(NodeEvent),
     Health(HealthReport),
@@ -106,6 +107,11 @@ impl Handle {
     /// Looks at the state between two commits; dropped unused if the writer has stopped.
     pub fn look(&self, look: Look) {
         drop(self.sender.send(Message::Look(look)));
+    }
+
+    /// Supposes things on the state between two commits; dropped unused if the writer has stopped.
+    pub fn suppose(&self, trial: Trial) {
+        drop(self.sender.send(Message::Suppose(trial)));
     }
 
     /// Reads the store between two commits; dropped unused if the writer has stopped.

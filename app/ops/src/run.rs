@@ -144,6 +144,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
             for look in looks {
                 match look {
                     Message::Look(look) => look(self.core.state(), self.core.now()),
+                    Message::Suppose(trial) => self.core.suppose(trial),
                     Message::Read(read) => read(self.core.store()),
                     Message::Call(_) | Message::Node(_) | Message::Health(_) | Message::Stop => {}
                 }

@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod events;
+mod explain;
 mod input;
 mod jobs;
 mod output;
@@ -39,6 +40,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(jobs::detail))
         .routes(routes!(jobs::why))
         .routes(routes!(jobs::wait))
+        .routes(routes!(explain::preflight))
         .routes(routes!(jobs::hold))
         .routes(routes!(jobs::release))
         .routes(routes!(jobs::cancel))

@@ -1,7 +1,7 @@
 //! The writer, for async code.
 
-use control::State;
 use control::identity::Principal;
+use control::{Policy, State};
 use ops::Handle;
 use ops::api::{Ack, Call, Command, IdemKey, Refusal};
 use ops::ports::StoreError;
@@ -33,6 +33,16 @@ pub(crate) async fn look<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let (answer, answered) = oneshot::channel();
     handle.look(Box::new(move |state, now| drop(answer.send(see(state, now)))));
+    answered.await.map_err(|_| ApiError::stopping())
+}
+
+/// Supposes things on the state between two commits; they are undone.
+pub(crate) async fn suppose<T: Send + 'static>(
+    handle: &Handle,
+    trial: impl FnOnce(&mut State, Timestamp, &Policy) -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let (answer, answered) = oneshot::channel();
+    handle.suppose(Box::new(move |state, now, policy| drop(answer.send(trial(state, now, policy)))));
     answered.await.map_err(|_| ApiError::stopping())
 }
 

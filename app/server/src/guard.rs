@@ -43,6 +43,7 @@ pub(crate) const OPERATIONS: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/version", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/jobs", Access::Cluster(Action::Submit)),
     ("GET", "/api/v1/jobs", Access::Cluster(Action::SeeJobs)),
+    ("POST", "/api/v1/preflight", Access::Cluster(Action::Submit)),
     ("GET", "/api/v1/jobs/{id}", Access::Job(Action::SeeJobs)),
     ("GET", "/api/v1/jobs/{id}/why", Access::Job(Action::SeeJobs)),
     ("GET", "/api/v1/jobs/{id}/wait", Access::Job(Action::SeeJobs)),

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use answer::{
-    Attempt, Device, Holder, Job, JobDetail, JobList, Leak, Members, Minted, Node, Outcome, Readiness, Task,
-    Team, Token, Why,
+    Attempt, Device, Explanation, Holder, Job, JobDetail, JobList, Leak, Members, Minted, Node, Outcome,
+    Readiness, Remedy, Start, Task, Team, Token, Why,
 };
 pub(crate) use convert::stop_word;
 pub use text::Text;

@@ -116,8 +116,9 @@ pub enum Denial {
     },
     /// More than the nodes have, even when nothing runs.
     #[error(
-        "{tasks} tasks of {per_task} each do not fit on the nodes even when nothing else runs; \
-         {fits} of them would, and a task may have at most {largest}"
+        "it asks for {tasks} x ({per_task}), more than the nodes have even when nothing else runs; \
+         {fits} such task{} would fit, and a task may have at most {largest}",
+        if *.fits == 1 { "" } else { "s" }
     )]
     OverCapacity {
         /// Tasks asked for.

@@ -1,7 +1,7 @@
 //! `cancel`, `hold`, `release`, `priority`, `why`: one request each.
 
 use serde::Serialize;
-use server::wire::{Cancel, Done, Holder, Priority, Why};
+use server::wire::{Cancel, Done, Explanation, Holder, Priority, Why};
 
 use crate::cli::Common;
 use crate::client::{CallError, Client};
@@ -58,13 +58,55 @@ pub(crate) async fn priority(
 
 /// Tells why a job stands where it does.
 pub(crate) async fn why(common: &Common, printer: Printer, id: &JobRef) -> Result<u8, Failure> {
-    let why: Why = Client::new(common)?.get(&format!("/jobs/{}/why", id.job)).await?;
-    if printer.is_json() {
-        printer.json(&why);
-    } else {
-        printer.data(reason(&why).as_bytes());
-    }
+    let index = id.indexes.as_deref().map(|index| {
+        let one = index.parse::<u32>();
+        one.map_err(|_| Failure::usage(format!("'{index}' is not one member; ask for one at a time")))
+    });
+    let query = index.transpose()?.map_or_else(String::new, |index| format!("?index={index}"));
+    let told: Explanation = Client::new(common)?.get(&format!("/jobs/{}/why{query}", id.job)).await?;
+    explain(printer, &told);
     Ok(0)
+}
+
+/// Shows an explanation.
+pub(crate) fn explain(printer: Printer, told: &Explanation) {
+    if printer.is_json() {
+        printer.json(told);
+    } else {
+        printer.data(explained(told).as_bytes());
+    }
+}
+
+/// An explanation in words: the reason, the place in the queue, the estimate, what would help.
+fn explained(told: &Explanation) -> String {
+    let waits = told.start.as_ref().filter(|_| told.why.code != "next");
+    let Some(start) = waits else { return reason(&told.why) };
+    let mut text = reason(&Why { hint: None, until: None, ..told.why.clone() });
+    text.extend(told.ahead.map(|ahead| match ahead {
+        0 => "first in the queue\n".to_owned(),
+        1 => "1 job is ahead of it\n".to_owned(),
+        ahead => format!("{ahead} jobs are ahead of it\n"),
+    }));
+    let zone = jiff::tz::TimeZone::system();
+    let local = |at| format!("{} {}", when::local(at, &zone), when::zone_name(&zone));
+    text.push_str(&match (start.at, start.after) {
+        (Some(at), _) => {
+            let basis = "if every job runs to its time limit and none is submitted";
+            format!("expected to start at {}, {basis}\n", local(at))
+        }
+        (None, Some(after)) => format!("not expected to start before {}\n", local(after)),
+        (None, None) => "nothing tells when it starts: no time limit ends what is in the way\n".to_owned(),
+    });
+    if told.remedies.is_empty() {
+        text.extend(told.why.hint.iter().map(|hint| format!("hint: {hint}\n")));
+    } else {
+        text.push_str("it would start at once, if you\n");
+        text.extend(told.remedies.iter().map(|remedy| match &remedy.command {
+            Some(command) => format!("  {}: {command}\n", plain(&remedy.text)),
+            None => format!("  {}\n", plain(&remedy.text)),
+        }));
+    }
+    text
 }
 
 /// A reason in words: what, who holds it, what would help.

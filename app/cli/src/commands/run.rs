@@ -23,7 +23,11 @@ const DEFAULT_OUTPUT: &[u8] = b"%x-%j.out";
 /// Runs the command.
 pub(crate) async fn run(common: &Common, printer: Printer, args: &RunArgs) -> Result<u8, Failure> {
     let job = submission::of_run(args, printer)?;
-    let client = Client::new(common)?;
+    let mut client = Client::new(common)?;
+    if args.dry_run {
+        super::actions::explain(printer, &client.post("/preflight", &job).await?);
+        return Ok(0);
+    }
     let interrupts = Interrupts::new()?;
     let key = args.idempotency_key.clone().map_or_else(random_key, Ok)?;
     let accepted = submit(&client, &job, &key).await?;

@@ -72,8 +72,23 @@ fn a_second_job_waits_for_the_first_ones_simulated_gpu() {
     world.until(&holder, "running");
     let waiter =
         world.submit(&["--gpus", "1", "--mem", "64MiB", "--", "sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES"]);
-    let why = world.run(&["why", &waiter]).out;
-    assert!(why.contains(&format!("job {holder}")), "{why}");
+    assert_eq!(
+        world.run(&["why", &waiter]).out,
+        format!(
+            "it lacks 1 GPU
+  held by job {holder} of root, without a time limit
+first in the queue
+nothing tells when it starts: no time limit ends what is in the way
+it would start at once, if you
+  end job {holder}: fourplane cancel {holder}
+"
+        )
+    );
+    let tried = world.run(&["run", "--dry-run", "--gpus", "1", "--mem", "64MiB", "--", "true"]);
+    assert!(tried.out.contains("1 job is ahead of it"), "{tried:?}");
+    let tried = world.run(&["run", "--dry-run", "--mem", "64MiB", "--json", "--", "true"]);
+    let tried: serde_json::Value = serde_json::from_str(&tried.out).unwrap();
+    assert_eq!((&tried["why"]["code"], tried["remedies"].as_array().unwrap().len()), (&"next".into(), 0));
     let nodes = world.run(&["nodes"]).out;
     assert!(nodes.contains("(simulated)") && nodes.contains(&format!("job {holder} of")), "{nodes}");
     world.run(&["cancel", &holder]);

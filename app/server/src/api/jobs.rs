@@ -10,7 +10,6 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use control::Policy;
 use control::identity::{Action, Resource};
 use ops::api::Command;
 use ops::view::{JobFilter, JobRow, JobState};
@@ -20,12 +19,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use units::{ArrayIndex, JobId};
 use utoipa::{IntoParams, ToSchema};
 
+use super::explain;
 use super::input::{Input, Params};
 use super::show::{show_attempt, show_job, show_why};
 use crate::app::{App, Caller};
 use crate::ask;
 use crate::error::ApiError;
-use crate::wire::{Cancel, Done, Error, Job, JobDetail, JobList, Priority, Time, Waited, Why};
+use crate::wire::{Cancel, Done, Error, Explanation, Job, JobDetail, JobList, Priority, Time, Waited, Why};
 
 /// Jobs in an answer unless it says otherwise, and at most.
 const LIMIT: (usize, usize) = (200, 10_000);
@@ -169,7 +169,7 @@ pub(super) async fn detail(
 ) -> Result<Json<JobDetail>, ApiError> {
     let id = row.id;
     let tries = app.view(move |view| view.attempts(id)).await?;
-    let why = if row.state.is_over() { None } else { Some(reason(&app, id, None).await?) };
+    let why = if row.state.is_over() { None } else { Some(reason(&app, id).await?) };
     let job = show_job(&app, Arc::unwrap_or_clone(row));
     Ok(Json(JobDetail { job, tries: tries.iter().map(show_attempt).collect(), why }))
 }
@@ -183,22 +183,21 @@ pub(super) struct WhyParams {
     index: Option<u32>,
 }
 
-/// Tell why a job stands where it does.
+/// Tell why a job stands where it does, and what would start it.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/why", params(("id" = u64, Path), WhyParams),
-    responses((status = 200, body = Why), (status = "4XX", body = Error)))]
+    responses((status = 200, body = Explanation), (status = "4XX", body = Error)))]
 pub(super) async fn why(
     State(app): State<Arc<App>>,
     Extension(row): Extension<Arc<JobRow>>,
     Params(params): Params<WhyParams>,
-) -> Result<Json<Why>, ApiError> {
-    reason(&app, row.id, params.index.map(ArrayIndex)).await.map(Json)
+) -> Result<Json<Explanation>, ApiError> {
+    explain::of_job(&app, row.id, params.index.map(ArrayIndex)).await.map(Json)
 }
 
-async fn reason(app: &App, id: JobId, index: Option<ArrayIndex>) -> Result<Why, ApiError> {
-    let policy = Policy::default();
+async fn reason(app: &App, id: JobId) -> Result<Why, ApiError> {
     let reason =
-        ask::look(&app.handle, move |state, now| control::why(state, id, index, now, &policy)).await?;
-    Ok(show_why(app, &reason))
+        ask::suppose(&app.handle, move |state, now, policy| control::why(state, id, None, now, policy));
+    Ok(show_why(app, &reason.await?))
 }
 
 /// How long to wait.

@@ -41,21 +41,30 @@ pub(super) async fn submit(
     headers: HeaderMap,
     body: Raw<Submit>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
-    may_run(&app, &caller.rights)?;
     let idem = idem_key(caller.who.subject, &headers, &body.0)?;
-    let submit = body.read()?;
-    if submit.priority > 0 {
-        caller.may(Action::Favour, Resource::Cluster).map_err(|error| error.at("priority"))?;
-    }
-    let team = team(&app, submit.team.as_deref()).await?;
-    let memory = submit.memory_bytes.unwrap_or_else(|| app.memory_share(submit.cores));
-    let (request, launch) = read(submit, caller.who.subject, team, memory, &caller.rights)?;
+    let (request, launch) = prepare(&app, &caller, body.read()?).await?;
     let command = Command::Submit { request: Box::new(request), launch: Box::new(launch) };
     let ack = app.call(&caller, command, idem).await?;
     let job = ack.job.ok_or_else(ApiError::stopping)?;
     let accepted =
         Accepted { job: job.0, seq: ack.head.seq.0, hash: hex(&ack.head.hash.0), repeated: ack.repeated };
     Ok((StatusCode::CREATED, Json(accepted)))
+}
+
+/// Checks that the caller may submit this at all, and splits it into what is recorded and what is
+/// launched.
+pub(super) async fn prepare(
+    app: &App,
+    caller: &Caller,
+    submit: Submit,
+) -> Result<(JobRequest, LaunchSpec), ApiError> {
+    may_run(app, &caller.rights)?;
+    if submit.priority > 0 {
+        caller.may(Action::Favour, Resource::Cluster).map_err(|error| error.at("priority"))?;
+    }
+    let team = team(app, submit.team.as_deref()).await?;
+    let memory = submit.memory_bytes.unwrap_or_else(|| app.memory_share(submit.cores));
+    read(submit, caller.who.subject, team, memory, &caller.rights)
 }
 
 /// Whether this server can and may start processes with these rights.

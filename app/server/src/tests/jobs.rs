@@ -284,7 +284,13 @@ async fn a_wait_for_devices_names_their_holder() {
     let server = start(false).await;
     let first = server.user(ANN).submit(json!({"gpus": 2})).await;
     let second = server.user(BOB).submit(json!({"gpus": 1})).await;
-    let why = server.user(BOB).get(&format!("/api/v1/jobs/{second}/why")).await.json();
+    let told = server.user(BOB).get(&format!("/api/v1/jobs/{second}/why")).await.json();
+    let remedies = json!([{
+        "code": "end", "text": format!("end job {first}"), "command": format!("fourplane cancel {first}"),
+    }]);
+    assert_eq!((&told["ahead"], &told["remedies"]), (&json!(0), &remedies));
+    assert_eq!(told["start"], json!({"at": null, "after": null}), "the holder has no time limit");
+    let why = &told["why"];
     assert_eq!((&why["code"], &why["text"]), (&json!("resources"), &json!("it lacks 1 GPU")));
     assert_eq!(why["holders"][0]["job"], first);
     assert_eq!(why["holders"][0]["owner"], format!("uid:{ANN}"));
@@ -301,7 +307,12 @@ async fn a_drained_node_takes_no_new_work() {
     assert_eq!(admin.send("POST", "/api/v1/nodes/0/schedulable", drain.clone()).await.status, 200);
     assert_eq!(admin.send("POST", "/api/v1/nodes/7/schedulable", drain).await.status, 404);
     let id = server.user(ANN).submit(json!({})).await;
-    assert_eq!(admin.get(&format!("/api/v1/jobs/{id}/why")).await.json()["code"], "drained");
+    assert_eq!(admin.get(&format!("/api/v1/jobs/{id}/why")).await.json()["why"]["code"], "drained");
+    let tried = server.user(BOB).send("POST", "/api/v1/preflight", job(&json!({}))).await.json();
+    assert_eq!((&tried["why"]["code"], &tried["ahead"]), (&json!("drained"), &json!(1)));
+    assert_eq!(tried["remedies"][0]["command"], "fourplane resume node1");
+    let jobs = admin.get("/api/v1/jobs").await.json();
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1, "trying submits nothing");
     assert_eq!(admin.get("/api/v1/nodes").await.json()[0]["reason"], "disk swap");
 }
 

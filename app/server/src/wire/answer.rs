@@ -195,6 +195,41 @@ pub struct Why {
     pub holders: Vec<Holder>,
 }
 
+/// Why a job stands where it does, and what would change that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Explanation {
+    /// The reason.
+    pub why: Why,
+    /// Jobs ahead of it in the queue; absent where it is not in it.
+    pub ahead: Option<u64>,
+    /// When it is expected to start; absent where it does not wait.
+    pub start: Option<Start>,
+    /// Single changes after any of which it starts at once, the gentlest first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// When a job is expected to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Start {
+    /// At this time, if every job runs to its time limit and nothing else is submitted; absent
+    /// where nothing tells.
+    pub at: Option<Time>,
+    /// Not before this time, where the queue is too long to be followed further.
+    pub after: Option<Time>,
+}
+
+/// A change that starts a job. It was tried: one step less does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Remedy {
+    /// A stable word for programs: `release`, `resume`, `quota`, `priority`, `tasks`, `gpus`,
+    /// `cores`, `memory`, `time-limit` or `end`.
+    pub code: String,
+    /// The change, for people.
+    pub text: String,
+    /// What to type for it, where it is a command; or the flag to submit the job with.
+    pub command: Option<String>,
+}
+
 /// A job that holds something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Holder {

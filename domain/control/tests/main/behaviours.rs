@@ -237,8 +237,8 @@ fn admission_refuses_what_could_never_run() {
     check(
         job().cores(5).tasks(2),
         Some(
-            "2 tasks of 5 cores, 1 B of memory each do not fit on the nodes even when nothing else runs; \
-             1 of them would, and a task may have at most 8 cores, 1 MiB of memory, 2 GPUs",
+            "it asks for 2 x (5 cores, 1 B of memory), more than the nodes have even when nothing else runs; \
+             1 such task would fit, and a task may have at most 8 cores, 1 MiB of memory, 2 GPUs",
         ),
     );
     check(
