@@ -89,14 +89,15 @@ fn explained(told: &Explanation) -> String {
     }));
     let zone = jiff::tz::TimeZone::system();
     let local = |at| format!("{} {}", when::local(at, &zone), when::zone_name(&zone));
-    text.push_str(&match (start.at, start.after) {
+    let expected = match (start.at, start.after) {
         (Some(at), _) => {
             let basis = "if every job runs to its time limit and none is submitted";
             format!("expected to start at {}, {basis}\n", local(at))
         }
         (None, Some(after)) => format!("not expected to start before {}\n", local(after)),
         (None, None) => "nothing tells when it starts: no time limit ends what is in the way\n".to_owned(),
-    });
+    };
+    text.push_str(&expected);
     if told.remedies.is_empty() {
         text.extend(told.why.hint.iter().map(|hint| format!("hint: {hint}\n")));
     } else {

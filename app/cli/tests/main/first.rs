@@ -85,7 +85,7 @@ fn output_goes_where_it_is_told() {
     let parsed = |args: &[&str]| serde_json::from_str::<serde_json::Value>(&world.run(args).out).unwrap();
     assert_eq!(parsed(&["jobs", "-a", "--json"])[0]["name"], "two");
     assert_eq!(parsed(&["nodes", "--json"])[0]["cores"], 4);
-    assert_eq!(parsed(&["why", "1", "--json"])["code"].as_str().map(str::is_empty), Some(false));
+    assert_eq!(parsed(&["why", "1", "--json"])["why"]["code"].as_str().map(str::is_empty), Some(false));
 }
 
 #[test]
