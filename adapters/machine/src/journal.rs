@@ -45,6 +45,9 @@ pub(crate) enum Entry {
     Done { task: TaskId },
     /// Nobody used the terminal for as long as that is allowed: the shim ends the program.
     Idle { nonce: Nonce },
+    /// The shim was told to end by the time its program ended: perhaps the machine goes down, and
+    /// took the program with it.
+    GoingDown { nonce: Nonce },
 }
 
 impl Entry {

@@ -180,7 +180,9 @@ fn record_exit(
     let after = Counters::read(plan);
     // A mark that did not rise may be an earlier task's: absent is not known.
     let peak = after.peak.filter(|_| after.peak > before.peak);
-    let entry = Entry::Exit {
+    // A machine that goes down tells all processes at once: this one knew before its job ended.
+    let told = sys::was_told_to_end().then_some(Entry::GoingDown { nonce: start.nonce });
+    let exit = Entry::Exit {
         nonce: start.nonce,
         status,
         oom_kills: after.oom_kills.saturating_sub(before.oom_kills),
@@ -189,7 +191,8 @@ fn record_exit(
         cpu: sys::children_cpu(),
         peak,
     };
-    journal::append(plan.journal, &[entry])
+    let entries: Vec<Entry> = told.into_iter().chain([exit]).collect();
+    journal::append(plan.journal, &entries)
 }
 
 /// Kills and waits for all that the job left behind, which as a subreaper this process

@@ -30,12 +30,21 @@ pub struct SupervisorConfig {
     pub pids_max: u32,
     /// Nanoseconds after a task's end, from which what is left of it counts as leaked.
     pub leak_after: u64,
+    /// Nanoseconds for which the end of a task is not told whose shim had been sent SIGTERM: a
+    /// server that stops with the machine must not hear of it. Longer than a server takes to stop.
+    pub doubt: u64,
 }
 
 impl SupervisorConfig {
     /// The usual settings for a directory.
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir, devices: PathBuf::from("/dev"), pids_max: 4_096, leak_after: 3_000_000_000 }
+        Self {
+            dir,
+            devices: PathBuf::from("/dev"),
+            pids_max: 4_096,
+            leak_after: 3_000_000_000,
+            doubt: 15_000_000_000,
+        }
     }
 
     /// All GPU device files as (major, minor), in the order of the inventory.
@@ -68,7 +77,8 @@ pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     dir.join("supervisor.sock")
 }
 
-/// Runs the supervisor of a directory until it is killed. Its jobs go on without it.
+/// Runs the supervisor of a directory until it is killed or, by SIGTERM, told to end. Its jobs go
+/// on without it, and a server starts another.
 #[expect(clippy::print_stderr, reason = "this is the main function of a process")]
 pub fn supervisor_main(config: SupervisorConfig) -> ExitCode {
     match Supervisor::start(config).and_then(Supervisor::run) {
@@ -92,7 +102,7 @@ struct Supervisor {
     tasks: Tasks,
     boot_id: [u8; 16],
     listener: UnixListener,
-    children: OwnedFd,
+    signals: OwnedFd,
     connections: Vec<Connection>,
     /// Held as long as this process lives: one supervisor a directory.
     _lock: File,
@@ -107,7 +117,7 @@ impl Supervisor {
         // It may lead its group already, which is as good.
         let _ = rustix::process::setsid();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let children = sys::child_events()?;
+        let signals = sys::signals()?;
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(dir.join("tty"))?;
         let cgroups = Cgroups::detect(&cgroup_base(dir), !config.gpu_files().is_empty());
         // Out of the server's group, which may be killed as a whole.
@@ -118,7 +128,7 @@ impl Supervisor {
         let socket = socket_path(dir);
         let tasks = Tasks::open(config, boot_id, cgroups)?;
         let listener = listen(&socket)?;
-        Ok(Self { tasks, boot_id, listener, children, connections: Vec::new(), _lock: lock })
+        Ok(Self { tasks, boot_id, listener, signals, connections: Vec::new(), _lock: lock })
     }
 
     fn run(mut self) -> io::Result<()> {
@@ -129,15 +139,18 @@ impl Supervisor {
                 self.tasks.sync_ends()?;
             }
             self.send_reports()?;
-            self.wait(next)?;
+            if !self.wait(next)? {
+                return self.tasks.sync();
+            }
             self.accept();
             self.receive()?;
         }
     }
 
-    fn wait(&mut self, next: Option<u64>) -> io::Result<()> {
+    /// Waits until there is something to do. False if this process was told to end.
+    fn wait(&mut self, next: Option<u64>) -> io::Result<bool> {
         let mut fds =
-            vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
+            vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
         for connection in &self.connections {
             let write = if connection.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), PollFlags::IN | write));
@@ -150,10 +163,8 @@ impl Supervisor {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // What it says is found by waiting for the children; it only needs emptying.
-        let mut sink = [0; 1024];
-        while rustix::io::read(&self.children, &mut sink).is_ok() {}
-        Ok(())
+        // Which children ended is found by waiting for them.
+        Ok(!sys::take_signals(&self.signals))
     }
 
     fn accept(&mut self) {

@@ -95,16 +95,43 @@ pub(crate) fn close_all_but(keep: &mut [RawFd]) {
     close(first, libc::c_uint::MAX);
 }
 
-/// Blocks SIGCHLD and gives a non-blocking descriptor that is readable when one is pending.
-pub(crate) fn child_events() -> io::Result<OwnedFd> {
+/// Blocks SIGCHLD and SIGTERM and gives a non-blocking descriptor that is readable when one is
+/// pending.
+pub(crate) fn signals() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised before use and the descriptor is owned by nobody else.
     unsafe {
         let mut set = std::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
         check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
         let fd = check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
         Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Empties a descriptor of [`signals`]. Whether SIGTERM was among them.
+pub(crate) fn take_signals(signals: &OwnedFd) -> bool {
+    const SIZE: usize = size_of::<libc::signalfd_siginfo>();
+    let mut told_to_end = false;
+    let mut buffer = [0; SIZE * 8];
+    while let Ok(count) = rustix::io::read(signals, &mut buffer) {
+        let (each, _) = buffer[..count].as_chunks::<SIZE>();
+        // A record begins with the signal's number.
+        told_to_end |= each.iter().any(|one| one.starts_with(&libc::SIGTERM.to_ne_bytes()));
+    }
+    told_to_end
+}
+
+/// Whether this process, which blocks SIGTERM, was sent one since it was last asked.
+pub(crate) fn was_told_to_end() -> bool {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set is initialised before use; no information on the signal is asked for.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const now) == libc::SIGTERM
     }
 }
 

@@ -62,6 +62,8 @@ struct Task {
     said_running: bool,
     /// Its shim ends it because nobody uses it.
     idle: bool,
+    /// Its shim was told to end before it ended.
+    going_down: bool,
     /// A signal that came before the program did.
     signal: Option<u8>,
     kill_at: Option<u64>,
@@ -85,6 +87,7 @@ impl Task {
             began: None,
             said_running: false,
             idle: false,
+            going_down: false,
             signal: None,
             kill_at: None,
             end: None,
@@ -189,7 +192,8 @@ impl Tasks {
         let Some(task) = self.known.get_mut(&id) else { return };
         if boot != self.boot_id {
             // Nothing survives a restart of the machine, nor do times of before mean anything.
-            let exit = task.end.take().map_or(TaskExit::NodeRestart, |end| end.exit);
+            let own = task.end.take().filter(|_| !task.going_down);
+            let exit = own.map_or(TaskExit::NodeRestart, |end| end.exit);
             task.end = Some(End::now(exit));
             task.began = None;
             task.gone = true;
@@ -223,7 +227,8 @@ impl Tasks {
         | Entry::Began { nonce, .. }
         | Entry::Exit { nonce, .. }
         | Entry::Failed { nonce, .. }
-        | Entry::Idle { nonce }) = &entry
+        | Entry::Idle { nonce }
+        | Entry::GoingDown { nonce }) = &entry
         else {
             return;
         };
@@ -232,6 +237,7 @@ impl Tasks {
         match entry {
             Entry::Began { pid, at, .. } => task.began = Some((pid, at)),
             Entry::Idle { .. } => task.idle = true,
+            Entry::GoingDown { .. } => task.going_down = true,
             Entry::Exit { status, oom_kills, ended, cpu, peak, .. } => {
                 let exit = if task.idle { TaskExit::IdleLimit } else { classify(status, oom_kills) };
                 task.end = Some(End { exit, ended, cpu: Some(cpu), memory_peak: peak.map(Bytes) });
@@ -459,8 +465,10 @@ impl Tasks {
             task.end = Some(End::now(exit));
         }
         if let Some(end) = &task.end {
-            let due = end.ended + LINGER;
-            if task.gone || now >= due {
+            // If the machine goes down it is no end of the job's own, and nobody may hear of it.
+            let doubt = if task.going_down { self.config.doubt } else { 0 };
+            let due = end.ended + doubt.max(LINGER);
+            if now >= due || task.gone && doubt == 0 {
                 return self.settle(id, now);
             }
             return Ok(Some(due));
@@ -607,7 +615,12 @@ impl Tasks {
 
     /// While no server listens, ends are made to survive a power loss by ourselves.
     pub(crate) fn sync_ends(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.unsynced) { self.journal.sync() } else { Ok(()) }
+        if std::mem::take(&mut self.unsynced) { self.sync() } else { Ok(()) }
+    }
+
+    /// Makes all that shims wrote survive a power loss.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.journal.sync()
     }
 }
 

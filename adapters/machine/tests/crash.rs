@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use facts::TaskExit;
-use ops::ports::{NodeCommand, ReportBody};
+use ops::ports::{NodeCommand, ReportBody, TaskId};
 use rustix::process::Signal;
 
 use crate::world::{World, is_root, kill, until};
@@ -104,6 +104,74 @@ fn another_boot_id_is_a_node_restart() {
     assert_eq!(world.ended(done.task).0, TaskExit::Exited(3));
     assert_eq!(world.ended(start.task).0, TaskExit::NodeRestart);
     world.freed(start.task);
+}
+
+/// The ends seen so far.
+fn ends(world: &World) -> impl Iterator<Item = (TaskId, &TaskExit)> {
+    world.seen.iter().filter_map(|report| match &report.body {
+        ReportBody::Ended { task, exit, .. } => Some((*task, exit)),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_end_that_came_with_the_machine_s_is_a_node_restart() {
+    if !is_root("an_end_that_came_with_the_machine_s_is_a_node_restart") {
+        return;
+    }
+    // A job may end in any way when it is told to; one that nobody told ended by itself.
+    let lines = ["sleep 60", "trap 'exit 0' TERM; while :; do sleep 0.01; done", "sleep 0.5; exit 3"];
+    let own = [TaskExit::Signalled(15), TaskExit::Exited(0), TaskExit::Exited(3)];
+    for restarts in [false, true] {
+        let boot = tempfile::NamedTempFile::new().unwrap();
+        fs::write(boot.path(), "11111111-1111-1111-1111-111111111111\n").unwrap();
+        let mut world = World::with_env(&[("FOURPLANE_BOOT_ID_FILE", boot.path().to_str().unwrap())]);
+        let starts = [0, 1, 2].map(|index| world.shell(index as u64 + 1, lines[index]));
+        for start in &starts {
+            world.start(start);
+            world.running(start.task);
+        }
+        world.end_supervisor();
+        for slot in 0..2 {
+            kill(world.shim(slot), Signal::TERM);
+            world.processes(slot).into_iter().for_each(|pid| kill(pid, Signal::TERM));
+        }
+        for slot in 0..3 {
+            until("the job is gone", || world.processes(slot).is_empty().then_some(()));
+        }
+        if restarts {
+            fs::write(boot.path(), "22222222-2222-2222-2222-222222222222\n").unwrap();
+        }
+        world.start_supervisor();
+        world.hello(2);
+        // The one in no doubt is told first.
+        for index in [2, 0, 1] {
+            let expect = if restarts && index < 2 { TaskExit::NodeRestart } else { own[index].clone() };
+            let task = starts[index].task;
+            let seen = ends(&world).find(|(of, _)| *of == task).map(|(_, exit)| exit.clone());
+            assert_eq!(seen.unwrap_or_else(|| world.ended(task).0), expect);
+            assert!(restarts || index != 2 || ends(&world).count() == 1);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_stops_with_the_machine_hears_of_no_end() {
+    if !is_root("a_server_that_stops_with_the_machine_hears_of_no_end") {
+        return;
+    }
+    let mut world = World::new();
+    let told = world.task(1, &["sleep", "60"]);
+    world.start(&told);
+    world.running(told.task);
+    kill(world.shim(0), Signal::TERM);
+    world.processes(0).into_iter().for_each(|pid| kill(pid, Signal::TERM));
+    until("the job is gone", || world.processes(0).is_empty().then_some(()));
+    // Others go on meanwhile.
+    assert_eq!(world.run(&world.shell(2, "exit 4")), TaskExit::Exited(4));
+    assert_eq!(ends(&world).count(), 1);
+    // The machine did not go down.
+    assert_eq!(world.ended(told.task).0, TaskExit::Signalled(15));
 }
 
 #[test]

@@ -9,6 +9,7 @@ fn main() -> ExitCode {
     let dir = std::env::args_os().nth(3).map(PathBuf::from).unwrap_or_default();
     let mut config = SupervisorConfig::new(dir);
     config.leak_after = 300_000_000;
+    config.doubt = 1_000_000_000;
     config.pids_max = 64;
     if let Some(devices) = std::env::var_os("FOURPLANE_TEST_DEVICES") {
         config.devices = PathBuf::from(devices);

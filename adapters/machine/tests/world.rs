@@ -80,6 +80,10 @@ impl World {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    pub(crate) fn supervisor(&self) -> i32 {
+        i32::try_from(self.supervisor.as_ref().unwrap().id()).unwrap()
+    }
+
     pub(crate) fn start_supervisor(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_test-supervisor"));
         command.arg("supervisor").arg("--dir").arg(self.state());
@@ -92,6 +96,13 @@ impl World {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
         let own = groups.lines().find_map(|line| line.split(':').nth(2)?.strip_suffix("/supervisor"));
         own.unwrap_or_default().trim_start_matches('/').clone_into(&mut self.base);
+    }
+
+    /// Tells the supervisor to end, as a machine that goes down does.
+    pub(crate) fn end_supervisor(&mut self) {
+        kill(self.supervisor(), Signal::TERM);
+        let mut child = self.supervisor.take().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "it ends in order");
     }
 
     pub(crate) fn kill_supervisor(&mut self) {

@@ -120,7 +120,7 @@ impl<S: LogStore> Core<S> {
 
     /// A node is there again: compare what it knows with what should be there, and repeat what
     /// is owed. What nobody can vouch for is `Unknown` and stays held; only a restart of the
-    /// machine proves by itself that everything is free.
+    /// machine proves by itself that everything is free. Of what the node knows it tells the end.
     pub(super) fn take_hello(&mut self, hello: &NodeHello, draft: &mut Draft) {
         let rebooted = self.state.node(LOCAL).is_some_and(|node| node.boot_id != hello.boot_id);
         let attempts = self.state.attempts().map(|(attempt, _)| attempt);
@@ -128,9 +128,12 @@ impl<S: LogStore> Core<S> {
             .flat_map(|attempt| self.state.tasks_of(attempt).map(move |(rank, _)| TaskId { attempt, rank }));
         let open: Vec<TaskId> = tasks.collect();
         for task in open {
+            if hello.tasks.contains(&task) {
+                continue;
+            }
             if rebooted {
                 self.lost_to_restart(task, draft);
-            } else if self.phase(task) == Some(Phase::Running) && !hello.tasks.contains(&task) {
+            } else if self.phase(task) == Some(Phase::Running) {
                 self.lost_sight(task, draft);
             }
         }

@@ -213,15 +213,38 @@ impl Machine {
         }
     }
 
-    /// The machine restarts: everything is gone, the supervisor's memory with it.
-    pub(crate) fn reboot(&mut self, now: u64) {
+    /// The machine restarts: everything is gone, and of what the supervisor had not been told to
+    /// forget, some of its memory too.
+    pub(crate) fn reboot(&mut self, now: u64, rng: &mut Rng) {
         self.boot += 1;
         self.booted = now;
         self.unacknowledged.clear();
-        for life in self.lives.values_mut().filter(|life| life.freed.is_none()) {
-            life.vanished = true;
+        let mut known = Vec::new();
+        for (id, life) in &mut self.lives {
+            if life.vanished || self.forgotten.contains(id) {
+                continue;
+            }
+            if life.ended.is_none() {
+                life.exit = TaskExit::NodeRestart;
+            }
             life.ended.get_or_insert(now);
-            life.freed = Some(now);
+            life.freed.get_or_insert(now);
+            life.vanished = rng.one_in(2);
+            if !life.vanished {
+                known.push((*id, life.exit.clone()));
+            }
+        }
+        for (task, exit) in known {
+            let body = ReportBody::Ended {
+                task,
+                exit,
+                started: None,
+                ended: 0,
+                freed: Some(0),
+                cpu: None,
+                memory_peak: None,
+            };
+            self.report(body);
         }
     }
 

@@ -291,7 +291,7 @@ impl World {
     fn reboot(&mut self) {
         self.crash();
         self.now += 10 * SECOND;
-        self.machine.reboot(self.now);
+        self.machine.reboot(self.now, &mut self.rng);
         self.now += 5 * SECOND;
     }
 
