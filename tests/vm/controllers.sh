@@ -1,4 +1,6 @@
 # cgroups v2 and nothing else: limits hold, ends are told apart, and nothing is left of a job.
+# What the server was started with is not what its jobs get.
+ulimit -l 64; ulimit -n 4096
 up
 expect "v2 is the only hierarchy" "$(grep -c ' cgroup ' /proc/mounts)" 0
 expect "up says what enforces limits" "$(grep -o 'enforced by .*;' /tmp/banner)" "enforced by cgroups v2;"
@@ -6,6 +8,9 @@ expect "up says what enforces limits" "$(grep -o 'enforced by .*;' /tmp/banner)"
 here='/sys/fs/cgroup$(cut -d : -f 3 /proc/self/cgroup)'
 fourplane run --wait --cores 2 --mem 64MiB -o limits -- sh -c "cd $here && cat cpu.max memory.max pids.max"
 expect "limits are set" "$(xargs <limits)" "200000 100000 67108864 4096"
+
+fourplane run --wait -o ulimits -- sh -c 'ulimit -l; ulimit -n; ulimit -H -n'
+expect "a job's own limits are not the server's" "$(xargs <ulimits)" "unlimited 1024 1048576"
 
 expect "a job's exit code is its own" "$(code fourplane run --wait -- sh -c 'exit 5')" 5
 big=$(submit --mem 32MiB -- tail /dev/zero)

@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, Mode};
 use serde::{Deserialize, Serialize};
 
 use crate::shim::{Plan, Streams};
-use crate::{output, sys};
+use crate::{output, rlimits, sys};
 
 /// What went wrong, sent to the shim.
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,6 +53,7 @@ fn try_become(
     // Until this has worked, nothing of the user's may run: what follows is held by the group.
     plan.cgroups.join(plan.group).map_err(|error| Failure::new("join cgroup", plan.group, &error))?;
     sys::reset_signals();
+    rlimits::set().map_err(|error| Failure::new("set limits", "", &error))?;
     rustix::process::setsid().map_err(|error| Failure::new("setsid", "", &error.into()))?;
     rustix::process::umask(Mode::from_raw_mode(launch.umask & 0o777));
     sys::become_user(launch.uid, launch.gid, &launch.groups)

@@ -16,6 +16,7 @@ mod job;
 mod journal;
 mod node;
 mod output;
+mod rlimits;
 mod shim;
 mod slot;
 mod supervisor;

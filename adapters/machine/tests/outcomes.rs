@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use facts::{StartFailure, TaskExit};
 use ops::ports::NodeCommand;
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use units::{ArrayIndex, Bytes};
 
 use crate::world::{GID, UID, World, change, is_root, kill, until};
@@ -84,6 +84,29 @@ fn a_job_is_its_user() {
         let meta = fs::metadata(world.path(name)).unwrap();
         assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (UID, GID, 0o640), "{name}");
     }
+}
+
+#[test]
+fn a_job_does_not_inherit_its_supervisor_s_limits() {
+    let mut world = World::new();
+    let pid = Pid::from_raw(world.supervisor());
+    // Soft ones: not everywhere may hard ones be raised again.
+    for (resource, odd) in [
+        (Resource::Nofile, 77),
+        (Resource::Core, 1 << 20),
+        (Resource::Stack, 1 << 20),
+        (Resource::Memlock, 4_096),
+    ] {
+        let maximum = getrlimit(resource).maximum;
+        prlimit(pid, resource, Rlimit { current: Some(odd), maximum }).unwrap();
+    }
+    let start = world
+        .shell(1, "ulimit -n; ulimit -c; ulimit -s; ulimit -l; ulimit -H -l; ulimit -n 1500 && ulimit -n");
+    assert_eq!(world.run(&start), TaskExit::Exited(0));
+    let text = world.read("job-1.out");
+    let lines: Vec<&str> = text.lines().collect();
+    let ["1024", "0", "8192", locked, most_locked, "1500"] = lines[..] else { panic!("{text}") };
+    assert_eq!(locked, most_locked);
 }
 
 #[test]
