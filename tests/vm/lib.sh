@@ -21,7 +21,7 @@ until_says() {
 }
 
 code() { "$@" >/dev/null 2>&1; echo $?; }
-up() { fourplane up --detach --allow-root --cores 8 >/tmp/banner || cat "$FOURPLANE_STATE/server.log"; }
+up() { fourplane up --detach --allow-root --cores 8 "$@" >/tmp/banner || cat "$FOURPLANE_STATE/server.log"; }
 submit() { fourplane run --parsable -o /dev/null "$@"; }
 show() { fourplane jobs "$1" --json; }
 state() { show "$1" | sed 's/.*"state":"\([a-z-]*\)".*/\1/'; }

@@ -1,6 +1,7 @@
 //! Cgroups: limits, counters, and proof that a task is gone. One trait, two hierarchies; a
 //! hybrid machine is both at once, and one without rights is none.
 
+mod device_program;
 mod v1;
 mod v2;
 
@@ -44,6 +45,8 @@ pub(crate) trait Hierarchy {
     fn remove(&self, group: &Path) -> io::Result<()>;
     /// Sets its limits and restarts its high-water marks.
     fn limit(&self, group: &Path, limits: &Limits) -> io::Result<()>;
+    /// Whether it keeps a group from the devices that it may not use.
+    fn confines_devices(&self) -> bool;
     /// Makes a group, which must be empty, ready for its next user: the memory high-water mark
     /// starts again where the kernel can, and nothing is frozen.
     fn reset(&self, group: &Path);
@@ -86,20 +89,23 @@ impl Cgroups {
         Ok(())
     }
 
-    /// What this machine offers, leaving nothing behind.
-    pub(crate) fn offered() -> CgroupKind {
+    /// What this machine offers, and whether devices can be confined, leaving nothing behind.
+    pub(crate) fn offered() -> (CgroupKind, bool) {
         let base = PathBuf::from(format!("fourplane-probe-{}", std::process::id()));
-        let cgroups = Self::detect(&base, false);
+        let cgroups = Self::detect(&base, true);
         cgroups.parts.iter().for_each(|part| drop(part.remove(&base)));
-        cgroups.kind
+        (cgroups.kind, cgroups.parts.iter().any(|part| part.confines_devices()))
     }
 
-    /// Finds what this machine offers and may be used. Groups are made below `base`.
+    /// Finds what this machine offers and may be used. Groups are made below `base`. With
+    /// `devices` they are confined: by the v1 controller, else by a program on v2.
     pub(crate) fn detect(base: &Path, devices: bool) -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let usable = |part: &dyn Hierarchy| part.create(base).is_ok();
         let v1 = v1::V1::find(&mounts, devices).filter(|part| usable(part));
+        let on_v2 = devices && !v1.as_ref().is_some_and(Hierarchy::confines_devices);
         let v2 = v2::V2::find(&mounts).filter(|part| usable(part));
+        let v2 = v2.map(|part| if on_v2 { part.with_devices(base) } else { part });
         let kind = match (&v1, &v2) {
             (Some(_), Some(_)) => CgroupKind::Hybrid,
             (Some(_), None) => CgroupKind::V1,

@@ -43,14 +43,14 @@ pub fn inventory(root: &Path, simulated: u16) -> std::io::Result<Inventory> {
         model: "simulated".to_owned(),
         simulated: true,
     }));
-    let cgroups = Cgroups::offered();
+    let (cgroups, confines_devices) = Cgroups::offered();
     Ok(Inventory {
         hostname: std::fs::read_to_string(root.join("proc/sys/kernel/hostname"))?.trim().to_owned(),
         cores: online_cores(&std::fs::read_to_string(root.join("sys/devices/system/cpu/online"))?),
         memory: total_memory(&std::fs::read_to_string(root.join("proc/meminfo"))?),
         gpus,
         cgroups,
-        confines_devices: matches!(cgroups, CgroupKind::V1 | CgroupKind::Hybrid),
+        confines_devices,
     })
 }
 

@@ -50,26 +50,44 @@ impl SupervisorConfig {
     /// All GPU device files as (major, minor), in the order of the inventory.
     fn gpu_files(&self) -> Vec<(u32, u32)> {
         let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
-        let mut files: Vec<(u32, (u32, u32))> = std::fs::read_dir(&self.devices)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let number = number(entry.file_name().to_str()?)?;
-                let meta = entry.metadata().ok()?;
-                meta.file_type().is_char_device().then(|| (number, sys::device_numbers(meta.rdev())))
-            })
+        let mut files: Vec<(u32, (u32, u32))> = character_devices(&self.devices)
+            .filter_map(|(name, numbers)| Some((number(&name)?, numbers)))
             .collect();
         files.sort_unstable();
         files.into_iter().map(|(_, numbers)| numbers).collect()
     }
 
-    /// Which GPU files a task may use. Empty on a machine without.
+    /// Device files through which any GPU may be reached, or one that is not told from its name.
+    fn shared_files(&self) -> Vec<(u32, u32)> {
+        let kfd = character_devices(&self.devices).filter(|(name, _)| name == "kfd");
+        let mut files: Vec<(u32, u32)> =
+            kfd.chain(character_devices(&self.devices.join("dri"))).map(|(_, numbers)| numbers).collect();
+        files.sort_unstable();
+        files
+    }
+
+    /// Which GPU files a task may use. Empty on a machine without. Those that lead to more than
+    /// one GPU only a task may use that has them all.
     pub(crate) fn confine(&self, start: &StartTask) -> Vec<(u32, u32, bool)> {
         let given = |position: usize| start.devices.iter().any(|(index, _)| usize::from(*index) == position);
-        let files = self.gpu_files().into_iter().enumerate();
-        files.map(|(position, (major, minor))| (major, minor, given(position))).collect()
+        let gpus = self.gpu_files().into_iter().enumerate();
+        let mut files: Vec<(u32, u32, bool)> =
+            gpus.map(|(position, (major, minor))| (major, minor, given(position))).collect();
+        if !files.is_empty() {
+            let all = files.iter().all(|(.., allowed)| *allowed);
+            files.extend(self.shared_files().into_iter().map(|(major, minor)| (major, minor, all)));
+        }
+        files
     }
+}
+
+/// The character devices of a directory: name and (major, minor).
+fn character_devices(dir: &Path) -> impl Iterator<Item = (String, (u32, u32))> {
+    std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| {
+        let entry = entry.ok()?;
+        let meta = entry.metadata().ok().filter(|meta| meta.file_type().is_char_device())?;
+        Some((entry.file_name().into_string().ok()?, sys::device_numbers(meta.rdev())))
+    })
 }
 
 /// Socket of the supervisor of a directory.

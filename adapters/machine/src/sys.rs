@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -199,4 +199,61 @@ pub(crate) fn detach(command: &mut Command) {
 /// Device number of a device file as (major, minor).
 pub(crate) fn device_numbers(rdev: u64) -> (u32, u32) {
     (libc::major(rdev), libc::minor(rdev))
+}
+
+/// `bpf(2)`. The kernel reads no more of `attributes` than it is long.
+fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
+    // SAFETY: `attributes` is a `repr(C)` beginning of the call's union, without padding, and
+    // lives over the call, as does what it points to.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
+    check(libc::c_int::try_from(result).unwrap_or(-1))
+}
+
+/// Hands a program for `BPF_PROG_TYPE_CGROUP_DEVICE` to the kernel, which checks it.
+pub(crate) fn load_device_program(instructions: &[u64]) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Load {
+        kind: u32,
+        count: u32,
+        instructions: u64,
+        license: u64,
+    }
+    const PROG_LOAD: libc::c_int = 5;
+    const CGROUP_DEVICE: u32 = 15;
+    let load = Load {
+        kind: CGROUP_DEVICE,
+        count: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+        instructions: instructions.as_ptr().expose_provenance() as u64,
+        license: c"".as_ptr().expose_provenance() as u64,
+    };
+    let fd = bpf(PROG_LOAD, &load)?;
+    // SAFETY: the descriptor is new and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What `BPF_PROG_ATTACH` and `BPF_PROG_DETACH` take.
+#[repr(C)]
+struct Attach {
+    group: u32,
+    program: u32,
+    kind: u32,
+    flags: u32,
+}
+
+/// `BPF_CGROUP_DEVICE`
+const ATTACH_DEVICE: u32 = 6;
+
+/// Attaches a program to a v2 cgroup, in place of the one that was attached by this.
+pub(crate) fn attach_device_program(group: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    const PROG_ATTACH: libc::c_int = 8;
+    let (group, program) = (group.as_raw_fd().unsigned_abs(), program.as_raw_fd().unsigned_abs());
+    bpf(PROG_ATTACH, &Attach { group, program, kind: ATTACH_DEVICE, flags: 0 }).map(drop)
+}
+
+/// Takes the program off again.
+pub(crate) fn detach_device_program(group: BorrowedFd<'_>) -> io::Result<()> {
+    const PROG_DETACH: libc::c_int = 9;
+    let group = group.as_raw_fd().unsigned_abs();
+    bpf(PROG_DETACH, &Attach { group, program: 0, kind: ATTACH_DEVICE, flags: 0 }).map(drop)
 }

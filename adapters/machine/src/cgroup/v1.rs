@@ -85,6 +85,10 @@ impl Hierarchy for V1 {
         Ok(())
     }
 
+    fn confines_devices(&self) -> bool {
+        self.devices.is_some()
+    }
+
     fn reset(&self, group: &Path) {
         let _ = write(&self.memory.join(group).join("memory.max_usage_in_bytes"), "0");
     }

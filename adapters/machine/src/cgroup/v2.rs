@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Hierarchy, Limits, kill_each, make, read_counter, read_processes, write};
+use super::{Hierarchy, Limits, device_program, kill_each, make, read_counter, read_processes, write};
 
 /// CPU time is shared out in periods of this many microseconds.
 const PERIOD_US: u64 = 100_000;
@@ -15,6 +15,8 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 pub(crate) struct V2 {
     root: PathBuf,
     controllers: Vec<&'static str>,
+    /// Whether devices are confined here.
+    devices: bool,
 }
 
 impl V2 {
@@ -28,7 +30,13 @@ impl V2 {
         let offered = std::fs::read_to_string(root.join("cgroup.controllers")).ok()?;
         let has = |name: &&str| offered.split_whitespace().any(|word| word == *name);
         let controllers = CONTROLLERS.into_iter().filter(has).collect();
-        Some(Self { root, controllers })
+        Some(Self { root, controllers, devices: false })
+    }
+
+    /// Confines devices too, where the kernel lets it. `base` is a group that no process is in.
+    pub(super) fn with_devices(mut self, base: &Path) -> Self {
+        self.devices = device_program::works(&self.root.join(base));
+        self
     }
 
     pub(super) fn root(&self) -> &PathBuf {
@@ -77,7 +85,14 @@ impl Hierarchy for V2 {
         if self.has("pids") {
             write(&dir.join("pids.max"), &limits.pids.to_string())?;
         }
+        if self.devices {
+            device_program::confine(&dir, &limits.devices)?;
+        }
         Ok(())
+    }
+
+    fn confines_devices(&self) -> bool {
+        self.devices
     }
 
     /// `memory.peak` can only be restarted for one open file: see `memory_peak` of the shim,
