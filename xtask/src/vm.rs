@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use image::Image;
 
 /// The longest that a boot and its step may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// So many submissions are acknowledged before the power is cut.
 const ACKED_BEFORE_CUT: usize = 20;
@@ -40,6 +40,8 @@ pub(crate) struct Options {
 enum Scenario {
     /// cgroups v2 and nothing else
     Controllers,
+    /// GPUs that a job was not given, with cgroups v2
+    Devices,
     /// The wall clock steps by hours
     Clock,
     /// The power is cut under load
@@ -92,6 +94,7 @@ fn play(scenario: Scenario, image: &Image, tally: &mut Tally) -> Result<()> {
     let nothing = Acked::new();
     match scenario {
         Scenario::Controllers => boot("controllers", &nothing, None).map(drop),
+        Scenario::Devices => boot("devices", &nothing, None).map(drop),
         Scenario::Clock => boot("clock", &nothing, None).map(drop),
         Scenario::PowerCut => {
             let acked = boot("power", &nothing, Some(sometime()))?;
