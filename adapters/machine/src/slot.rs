@@ -2,6 +2,7 @@
 //! creates and deletes no inode (decision D14). A slot has one user at a time and is handed on
 //! only when it is provably empty.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -10,6 +11,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::cgroup::{Cgroups, Limits};
+use crate::sys::{self, Fork};
+
+/// Mode of a scratch directory.
+const MODE: u32 = 0o700;
 
 /// One slot, held by at most one task.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ impl Slot {
 pub(crate) struct Slots {
     dir: PathBuf,
     free: Vec<Slot>,
+    /// Those whose scratch is being erased, by the process that does it.
+    erased_by: BTreeMap<i32, Slot>,
     next: u32,
 }
 
@@ -56,7 +63,7 @@ impl Slots {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("slot-")?.parse::<u32>().ok())
             .max()
             .map_or(0, |highest| highest + 1);
-        Ok(Self { dir: dir.to_owned(), free: Vec::new(), next })
+        Ok(Self { dir: dir.to_owned(), free: Vec::new(), erased_by: BTreeMap::new(), next })
     }
 
     /// Takes back the slots of an earlier supervisor: those not `in_use` and provably empty.
@@ -79,10 +86,14 @@ impl Slots {
     /// Takes the lock of a slot, which its shim inherits. Fails while any process has it: its
     /// shim, or a child of it that has not become the user's program.
     pub(crate) fn try_lock(&self, index: u32) -> io::Result<File> {
-        let path = self.dir.join(format!("slots/{index}.lock"));
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = self.open_lock(&format!("{index}.lock"))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
+    }
+
+    fn open_lock(&self, name: &str) -> io::Result<File> {
+        let path = self.dir.join("slots").join(name);
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
     }
 
     /// An empty slot for a task of `uid`, its limits set.
@@ -119,7 +130,7 @@ impl Slots {
         }
         if slot.uid != Some(uid) {
             let scratch = self.scratch(slot.index);
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&scratch)?;
+            std::fs::DirBuilder::new().recursive(true).mode(MODE).create(&scratch)?;
             if std::fs::metadata(&scratch)?.uid() != uid {
                 std::os::unix::fs::chown(&scratch, Some(uid), None)?;
             }
@@ -129,22 +140,57 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes a slot back whose cgroup is empty. It erases what was left in scratch, and
-    /// retires the slot where that fails.
+    /// Takes a slot back whose cgroup is empty. What was left in scratch is erased by a process
+    /// of its own, as that may take long; where that fails, the slot is retired.
     pub(crate) fn release(&mut self, slot: Slot) {
-        if erase(&self.scratch(slot.index)).is_ok() {
+        if is_clean(&self.scratch(slot.index)) {
+            self.free.push(slot);
+        } else if let Ok(pid) = self.fork_eraser(slot.index) {
+            self.erased_by.insert(pid, slot);
+        }
+    }
+
+    fn fork_eraser(&self, index: u32) -> io::Result<i32> {
+        match sys::fork()? {
+            Fork::Parent(pid) => Ok(pid),
+            Fork::Child => {
+                sys::close_all_but(&mut []);
+                sys::reset_signals();
+                let erased = std::panic::catch_unwind(|| {
+                    // One that an earlier supervisor forked may still be at it, and must not meet
+                    // the files of a later task.
+                    let lock = self.open_lock(&format!("{index}.erasing"))?;
+                    flock(&lock, FlockOperation::LockExclusive)?;
+                    erase(&self.scratch(index))
+                });
+                sys::exit_now(i32::from(!matches!(erased, Ok(Ok(())))))
+            }
+        }
+    }
+
+    /// One of our children ended with this wait status, perhaps one that erased a slot's scratch.
+    pub(crate) fn child_ended(&mut self, pid: i32, status: i32) {
+        if let Some(slot) = self.erased_by.remove(&pid)
+            && status == 0
+        {
             self.free.push(slot);
         }
     }
 }
 
+/// Whether a scratch directory, if there is one, is as a new one.
+fn is_clean(dir: &Path) -> bool {
+    let look = || -> io::Result<bool> {
+        Ok(std::fs::metadata(dir)?.mode() & 0o7777 == MODE && std::fs::read_dir(dir)?.next().is_none())
+    };
+    look().unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// Deletes what is in a directory, following no link out of it.
 fn erase(dir: &Path) -> io::Result<()> {
-    let entries = match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
+    // The user may have changed the mode of the directory itself.
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(MODE))?;
+    for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             std::fs::remove_dir_all(entry.path())?;
@@ -152,9 +198,5 @@ fn erase(dir: &Path) -> io::Result<()> {
             std::fs::remove_file(entry.path())?;
         }
     }
-    // The user may have changed the mode of the directory itself.
-    if std::fs::metadata(dir)?.mode() & 0o7777 == 0o700 {
-        return Ok(());
-    }
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+    Ok(())
 }

@@ -413,9 +413,10 @@ impl Tasks {
         if done.is_empty() { Ok(()) } else { self.journal.append(&done) }
     }
 
-    /// Waits for every child that has ended. Those that are no shims are orphans of jobs.
+    /// Waits for every child that has ended. Those that we did not fork are orphans of jobs.
     pub(crate) fn reap(&mut self) {
-        while let Some((pid, _)) = sys::wait(-1, false) {
+        while let Some((pid, status)) = sys::wait(-1, false) {
+            self.slots.child_ended(pid, status);
             if let Some(task) = self.by_shim.remove(&pid).and_then(|id| self.known.get_mut(&id)) {
                 task.gone = true;
             }

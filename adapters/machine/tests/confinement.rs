@@ -122,10 +122,37 @@ fn a_slot_is_handed_on_empty() {
         assert_eq!(world.run(&start), TaskExit::Exited(0));
         let expect = format!("{}\n{uid}:700\n", world.home.path().display());
         assert_eq!(world.read(&format!("job-{attempt}.out")), expect);
+        world.erased(0);
     }
     let slots = fs::read_dir(world.state().join("scratch")).unwrap().count();
     assert_eq!(slots, 1, "one slot served all three");
     assert!(fs::exists("/etc/passwd").unwrap());
+}
+
+#[test]
+fn a_job_that_leaves_many_files_holds_up_no_other() {
+    let mut world = World::new();
+    let line = "mkdir $FOURPLANE_SCRATCH/d && cd $FOURPLANE_SCRATCH/d && seq 50000 | xargs touch";
+    let begun = "ls $FOURPLANE_SCRATCH | wc -l; echo $FOURPLANE_SCRATCH";
+    let left = world.state().join("scratch/slot-0/d");
+    assert_eq!(world.run(&world.shell(1, line)), TaskExit::Exited(0));
+    assert_eq!(world.run(&world.shell(2, begun)), TaskExit::Exited(0));
+    assert!(left.exists(), "erased before the next job ran");
+    assert!(world.read("job-2.out").starts_with("0\n"));
+    // A supervisor that starts meanwhile does not hand the slot on either, but does when it is erased.
+    world.kill_supervisor();
+    world.start_supervisor();
+    world.hello(2);
+    assert_eq!(world.run(&world.shell(3, begun)), TaskExit::Exited(0));
+    assert!(left.exists(), "erased before the next job ran");
+    assert!(world.read("job-3.out").starts_with("0\n"));
+    world.erased(0);
+    let other = world.shell(4, &format!("{begun}; sleep 60"));
+    world.start(&other);
+    world.running(other.task);
+    assert_eq!(world.run(&world.shell(5, begun)), TaskExit::Exited(0));
+    let slots = world.read("job-4.out") + &world.read("job-5.out");
+    assert!(slots.matches("0\n/").count() == 2 && slots.contains("slot-0\n"), "{slots}");
 }
 
 #[test]

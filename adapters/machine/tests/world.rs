@@ -232,6 +232,14 @@ impl World {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
+    /// Waits until a slot's scratch is erased and the slot may be handed on.
+    pub(crate) fn erased(&mut self, slot: u32) {
+        let scratch = self.state().join(format!("scratch/slot-{slot}"));
+        until("scratch is erased", || fs::read_dir(&scratch).unwrap().next().is_none().then_some(()));
+        // It is handed on a moment later, when the supervisor hears that the eraser has ended.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
     /// The shim of the only process of a slot whose parent it is.
     pub(crate) fn shim(&self, slot: u32) -> i32 {
         let pid = until("the job runs", || self.processes(slot).first().copied());
