@@ -192,7 +192,7 @@ impl Tasks {
         let Some(task) = self.known.get_mut(&id) else { return };
         if boot != self.boot_id {
             // Nothing survives a restart of the machine, nor do times of before mean anything.
-            let own = task.end.take().filter(|_| !task.going_down);
+            let own = task.end.take().filter(|_| !std::mem::take(&mut task.going_down));
             let exit = own.map_or(TaskExit::NodeRestart, |end| end.exit);
             task.end = Some(End::now(exit));
             task.began = None;

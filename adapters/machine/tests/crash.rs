@@ -120,9 +120,13 @@ fn an_end_that_came_with_the_machine_s_is_a_node_restart() {
         return;
     }
     // A job may end in any way when it is told to; one that nobody told ended by itself.
-    let lines = ["sleep 60", "trap 'exit 0' TERM; while :; do sleep 0.01; done", "sleep 0.5; exit 3"];
-    let own = [TaskExit::Signalled(15), TaskExit::Exited(0), TaskExit::Exited(3)];
-    for restarts in [false, true] {
+    let lines =
+        ["sleep 60", "trap 'exit 0' TERM; sleep 60 & wait", "until [ -e over ]; do sleep 0.01; done; exit 3"];
+    let restart = || TaskExit::NodeRestart;
+    let after = [(1, restart()), (2, restart()), (3, TaskExit::Exited(3))];
+    // Without a restart, the one in no doubt is told first.
+    let without = [(3, TaskExit::Exited(3)), (1, TaskExit::Signalled(15)), (2, TaskExit::Exited(0))];
+    for (restarts, expect) in [(true, after), (false, without)] {
         let boot = tempfile::NamedTempFile::new().unwrap();
         fs::write(boot.path(), "11111111-1111-1111-1111-111111111111\n").unwrap();
         let mut world = World::with_env(&[("FOURPLANE_BOOT_ID_FILE", boot.path().to_str().unwrap())]);
@@ -132,6 +136,7 @@ fn an_end_that_came_with_the_machine_s_is_a_node_restart() {
             world.running(start.task);
         }
         world.end_supervisor();
+        fs::write(world.path("over"), "").unwrap();
         for slot in 0..2 {
             kill(world.shim(slot), Signal::TERM);
             world.processes(slot).into_iter().for_each(|pid| kill(pid, Signal::TERM));
@@ -144,14 +149,12 @@ fn an_end_that_came_with_the_machine_s_is_a_node_restart() {
         }
         world.start_supervisor();
         world.hello(2);
-        // The one in no doubt is told first.
-        for index in [2, 0, 1] {
-            let expect = if restarts && index < 2 { TaskExit::NodeRestart } else { own[index].clone() };
-            let task = starts[index].task;
-            let seen = ends(&world).find(|(of, _)| *of == task).map(|(_, exit)| exit.clone());
-            assert_eq!(seen.unwrap_or_else(|| world.ended(task).0), expect);
-            assert!(restarts || index != 2 || ends(&world).count() == 1);
+        while ends(&world).count() < 3 {
+            world.wait("an end", |body| matches!(body, ReportBody::Ended { .. }).then_some(()));
         }
+        let mut seen: Vec<_> = ends(&world).map(|(task, exit)| (task.attempt.0, exit.clone())).collect();
+        seen[1..].sort_by_key(|(attempt, _)| *attempt);
+        assert_eq!(seen, expect);
     }
 }
 
