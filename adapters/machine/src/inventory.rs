@@ -37,7 +37,8 @@ pub struct Inventory {
 /// Looks at the machine whose `/proc` and `/sys` are below `root` (`/` but in tests), and adds
 /// `simulated` made-up GPUs.
 pub fn inventory(root: &Path, simulated: u16) -> std::io::Result<Inventory> {
-    let mut gpus = nvidia_gpus(&root.join("proc/driver/nvidia/gpus"));
+    let found = nvidia_gpus(&root.join("proc/driver/nvidia/gpus"));
+    let mut gpus: Vec<Gpu> = found.into_iter().map(|(_, gpu)| gpu).collect();
     gpus.extend((0..simulated).map(|index| Gpu {
         key: format!("SIMULATED-{index}"),
         model: "simulated".to_owned(),
@@ -70,8 +71,9 @@ fn total_memory(meminfo: &str) -> Bytes {
     Bytes(kib.unwrap_or(0) * 1_024)
 }
 
-/// What the NVIDIA driver says of its GPUs, ordered by device minor.
-fn nvidia_gpus(dir: &Path) -> Vec<Gpu> {
+/// What the NVIDIA driver says of its GPUs, each with the minor number of its device file, by
+/// which they are ordered.
+pub(crate) fn nvidia_gpus(dir: &Path) -> Vec<(u32, Gpu)> {
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
         let text = std::fs::read_to_string(entry.ok()?.path().join("information")).ok()?;
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -82,7 +84,7 @@ fn nvidia_gpus(dir: &Path) -> Vec<Gpu> {
     };
     let mut gpus: Vec<(u32, Gpu)> = std::fs::read_dir(dir).into_iter().flatten().filter_map(read).collect();
     gpus.sort_by_key(|(minor, _)| *minor);
-    gpus.into_iter().map(|(_, gpu)| gpu).collect()
+    gpus
 }
 
 #[cfg(test)]
@@ -106,8 +108,9 @@ mod tests {
                 format!("Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-{minor}\nDevice Minor: \t {minor}\n");
             std::fs::write(dir.join("information"), text).unwrap();
         }
-        let keys: Vec<String> = nvidia_gpus(root.path()).into_iter().map(|gpu| gpu.key).collect();
-        assert_eq!(keys, ["GPU-0", "GPU-1"]);
+        let found: Vec<_> =
+            nvidia_gpus(root.path()).into_iter().map(|(minor, gpu)| (minor, gpu.key)).collect();
+        assert_eq!(found, [(0, "GPU-0".to_owned()), (1, "GPU-1".to_owned())]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod cgroup;
 mod clock;
+mod devices;
 mod idle;
 mod inventory;
 mod job;

@@ -3,18 +3,19 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ops::ports::{NodeHello, StartTask};
+use ops::ports::NodeHello;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::cgroup::Cgroups;
 use crate::clock::boot_id;
+use crate::devices::Devices;
 use crate::sys;
 use crate::tasks::Tasks;
 use crate::wire::{self, FromNode, ToNode};
@@ -26,6 +27,8 @@ pub struct SupervisorConfig {
     pub dir: PathBuf,
     /// Where device files are; `/dev` but in tests.
     pub devices: PathBuf,
+    /// Where the NVIDIA driver tells of its GPUs; `/proc/driver/nvidia/gpus` but in tests.
+    pub nvidia: PathBuf,
     /// Most processes and threads of one task.
     pub pids_max: u32,
     /// Nanoseconds after a task's end, from which what is left of it counts as leaked.
@@ -41,53 +44,12 @@ impl SupervisorConfig {
         Self {
             dir,
             devices: PathBuf::from("/dev"),
+            nvidia: PathBuf::from("/proc/driver/nvidia/gpus"),
             pids_max: 4_096,
             leak_after: 3_000_000_000,
             doubt: 15_000_000_000,
         }
     }
-
-    /// All GPU device files as (major, minor), in the order of the inventory.
-    fn gpu_files(&self) -> Vec<(u32, u32)> {
-        let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
-        let mut files: Vec<(u32, (u32, u32))> = character_devices(&self.devices)
-            .filter_map(|(name, numbers)| Some((number(&name)?, numbers)))
-            .collect();
-        files.sort_unstable();
-        files.into_iter().map(|(_, numbers)| numbers).collect()
-    }
-
-    /// Device files through which any GPU may be reached, or one that is not told from its name.
-    fn shared_files(&self) -> Vec<(u32, u32)> {
-        let kfd = character_devices(&self.devices).filter(|(name, _)| name == "kfd");
-        let mut files: Vec<(u32, u32)> =
-            kfd.chain(character_devices(&self.devices.join("dri"))).map(|(_, numbers)| numbers).collect();
-        files.sort_unstable();
-        files
-    }
-
-    /// Which GPU files a task may use. Empty on a machine without. Those that lead to more than
-    /// one GPU only a task may use that has them all.
-    pub(crate) fn confine(&self, start: &StartTask) -> Vec<(u32, u32, bool)> {
-        let given = |position: usize| start.devices.iter().any(|(index, _)| usize::from(*index) == position);
-        let gpus = self.gpu_files().into_iter().enumerate();
-        let mut files: Vec<(u32, u32, bool)> =
-            gpus.map(|(position, (major, minor))| (major, minor, given(position))).collect();
-        if !files.is_empty() {
-            let all = files.iter().all(|(.., allowed)| *allowed);
-            files.extend(self.shared_files().into_iter().map(|(major, minor)| (major, minor, all)));
-        }
-        files
-    }
-}
-
-/// The character devices of a directory: name and (major, minor).
-fn character_devices(dir: &Path) -> impl Iterator<Item = (String, (u32, u32))> {
-    std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| {
-        let entry = entry.ok()?;
-        let meta = entry.metadata().ok().filter(|meta| meta.file_type().is_char_device())?;
-        Some((entry.file_name().into_string().ok()?, sys::device_numbers(meta.rdev())))
-    })
 }
 
 /// Socket of the supervisor of a directory.
@@ -137,14 +99,15 @@ impl Supervisor {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let signals = sys::signals()?;
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(dir.join("tty"))?;
-        let cgroups = Cgroups::detect(&cgroup_base(dir), !config.gpu_files().is_empty());
+        let devices = Devices::find(&config.devices, &config.nvidia);
+        let cgroups = Cgroups::detect(&cgroup_base(dir), !devices.is_empty());
         // Out of the server's group, which may be killed as a whole.
         if let Err(error) = cgroups.create("supervisor").and_then(|()| cgroups.join("supervisor")) {
             return Err(io::Error::new(error.kind(), format!("own cgroup: {error}")));
         }
         let boot_id = boot_id()?;
         let socket = socket_path(dir);
-        let tasks = Tasks::open(config, boot_id, cgroups)?;
+        let tasks = Tasks::open(config, boot_id, cgroups, devices)?;
         let listener = listen(&socket)?;
         Ok(Self { tasks, boot_id, listener, signals, connections: Vec::new(), _lock: lock })
     }

@@ -9,6 +9,7 @@ use ops::ports::{NodeCommand, NodeReport, ReportBody, StartTask, TaskId, never_s
 use units::{Bytes, Epoch, Seq};
 
 use crate::cgroup::{Cgroups, Limits};
+use crate::devices::Devices;
 use crate::journal::{Entry, Journal, Nonce};
 use crate::shim::{self, Plan};
 use crate::slot::{Slot, Slots};
@@ -111,6 +112,7 @@ pub(crate) struct Tasks {
     witness: Option<PathBuf>,
     journal: Journal,
     cgroups: Cgroups,
+    devices: Devices,
     slots: Slots,
     /// All that the server has not been told all about.
     known: BTreeMap<TaskId, Task>,
@@ -128,7 +130,12 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Takes up where an earlier supervisor stopped.
-    pub(crate) fn open(config: SupervisorConfig, boot_id: [u8; 16], cgroups: Cgroups) -> io::Result<Self> {
+    pub(crate) fn open(
+        config: SupervisorConfig,
+        boot_id: [u8; 16],
+        cgroups: Cgroups,
+        devices: Devices,
+    ) -> io::Result<Self> {
         let mut tasks = Self {
             boot_id,
             witness: std::env::var_os("FOURPLANE_WITNESS_DIR").map(PathBuf::from),
@@ -136,6 +143,7 @@ impl Tasks {
             slots: Slots::open(&config.dir)?,
             config,
             cgroups,
+            devices,
             known: BTreeMap::new(),
             live: BTreeSet::new(),
             by_nonce: HashMap::new(),
@@ -315,7 +323,7 @@ impl Tasks {
             memory: (start.resources.memory.0 > 0).then_some(start.resources.memory),
             cores: start.resources.cores.0,
             pids: self.config.pids_max,
-            devices: self.config.confine(start),
+            devices: self.devices.confine(start),
         };
         let uid = start.launch.uid;
         let (slot, error) = match self.slots.acquire(uid, &limits, &self.cgroups) {

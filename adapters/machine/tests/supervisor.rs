@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     config.pids_max = 64;
     if let Some(devices) = std::env::var_os("FOURPLANE_TEST_DEVICES") {
         config.devices = PathBuf::from(devices);
+        config.nvidia = PathBuf::new();
     }
     supervisor_main(config)
 }
