@@ -11,7 +11,7 @@ use ops::ports::{Head, LogStore, TaskId};
 use store::ModelLog;
 use units::{AttemptId, JobId, Rank, Seq, TeamId, Timestamp};
 
-use super::machine::Machine;
+use super::machine::{Life, Machine};
 use super::world::{Promises, key_of};
 
 fn history(core: &Core<ModelLog>) -> Vec<Envelope> {
@@ -115,7 +115,12 @@ fn exits_are_true(log: &[Envelope], machine: &Machine) {
         let Event::TaskEnded(body) = &envelope.event else { continue };
         let life = machine.lives.get(&TaskId { attempt: body.attempt, rank: body.rank });
         match &body.exit {
-            TaskExit::NodeRestart | TaskExit::Unknown => {}
+            TaskExit::Unknown => {}
+            // An end that the machine knew over its restart is told as it was.
+            TaskExit::NodeRestart => {
+                let true_end = |life: &Life| life.vanished || life.exit == TaskExit::NodeRestart;
+                assert!(life.is_none_or(true_end), "{body:?} ended by itself");
+            }
             TaskExit::StartFailed(_) => assert!(life.is_none(), "{body:?} did run"),
             exit => assert_eq!(Some(exit), life.map(|life| &life.exit), "at {}", envelope.seq),
         }

@@ -25,7 +25,8 @@ pub(crate) struct Life {
     /// Since when it should have been gone, once that was told.
     pub(crate) leaked: Option<u64>,
     kill_at: Option<u64>,
-    vanished: bool,
+    /// A restart took it, and what was known of it.
+    pub(crate) vanished: bool,
 }
 
 #[derive(Default)]
