@@ -16,8 +16,12 @@ use units::Seq;
 use crate::head;
 use crate::space::Reserve;
 
-/// The layout of `log.db` that this version writes and the newest that it reads.
-const FORMAT: u32 = 1;
+/// Raised when an older server could no longer take up what this one leaves, for another reason
+/// than its events: the tables of `log.db`, or what the supervisor says and keeps.
+const LAYOUT: u32 = 1;
+/// The newest of all that this version writes and reads, kept in the log so that no older one
+/// opens it. Logs written before events were counted have 1.
+const FORMAT: u32 = LAYOUT * 1000 + facts::FORMAT;
 /// "4pln", so that `file` and a reader of the header know whose it is.
 const APPLICATION_ID: i32 = 0x3470_6c6e;
 
@@ -67,6 +71,7 @@ pub(crate) fn open(dir: &Path, wal_bytes: u64, reserve: &Reserve) -> Result<Conn
         return Err(at.failed("opening", "its file system does not take a write-ahead log"));
     }
     settle_wal(&db, reserve, &at)?;
+    raise_format(&db, reserve, &at)?;
     preallocate(dir, wal_bytes).map_err(|error| at.io("preallocating the WAL of", error))?;
     Ok(db)
 }
@@ -82,6 +87,20 @@ fn settle_wal(db: &Connection, reserve: &Reserve, at: &Errors) -> Result<(), Sto
         },
         Err(StoreError::DiskFull { .. }) | Ok(_) => Ok(()),
         Err(other) => Err(other),
+    }
+}
+
+/// From here on no older version may write to this log, even before it has an event that those
+/// do not know: that one could come at any time.
+fn raise_format(db: &Connection, reserve: &Reserve, at: &Errors) -> Result<(), StoreError> {
+    let raise = || {
+        let found: u32 = db.pragma_query_one(None, "user_version")?;
+        if found < FORMAT { db.pragma_update(None, "user_version", FORMAT) } else { Ok(()) }
+    };
+    let raise = || raise().map_err(|error| at.sql("raising the format of", error));
+    match raise() {
+        Err(StoreError::DiskFull { .. }) if reserve.release() => raise(),
+        done => done,
     }
 }
 
@@ -153,7 +172,7 @@ pub(crate) fn check_format(db: &Connection, at: &Errors) -> Result<(), StoreErro
     let application: i32 = db.pragma_query_one(None, "application_id").map_err(opening)?;
     match found {
         _ if application != APPLICATION_ID => Err(at.damaged("it is not an event log of fourplane")),
-        FORMAT => Ok(()),
+        1..=FORMAT => Ok(()),
         0 => Err(at.damaged("its format number is gone")),
         _ => Err(StoreError::Newer { path: at.path.clone(), found, known: FORMAT }),
     }

@@ -12,7 +12,7 @@ pub mod job;
 pub mod launch;
 pub mod outcome;
 
-pub use codec::{CodecError, decode, encode};
+pub use codec::{CodecError, FORMAT, decode, encode};
 pub use envelope::{Actor, Envelope, Hash32, Source};
 pub use event::Event;
 pub use index_set::{IndexSet, IndexSetError};

@@ -48,6 +48,16 @@ fn every_golden_event_is_read() {
 }
 
 #[test]
+fn a_format_that_grew_has_another_number() {
+    let lines = GOLDEN.lines().count();
+    assert_eq!(
+        facts::FORMAT as usize,
+        lines,
+        "set FORMAT in codec.rs to {lines}: older programs must see it"
+    );
+}
+
+#[test]
 fn a_cut_or_longer_event_is_refused() {
     for (name, envelope) in sample::envelopes() {
         let bytes = encode(&envelope);

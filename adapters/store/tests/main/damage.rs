@@ -208,15 +208,35 @@ fn a_log_is_verified_while_a_server_writes_it() {
     assert!(log.head().seq >= *seen.last().unwrap());
 }
 
+/// Reads the format that a closed log has, or sets another.
+fn format(dir: &Path, set: Option<u32>) -> u32 {
+    let db = rusqlite::Connection::open(dir.join("log.db")).unwrap();
+    if let Some(set) = set {
+        db.pragma_update(None, "user_version", set).unwrap();
+    }
+    db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
 #[test]
-fn what_a_newer_version_wrote_is_refused() {
+fn a_newer_version_takes_a_log_over_for_good() {
     let dir = fast_dir();
-    drop(open(dir.path()).unwrap());
-    let db = rusqlite::Connection::open(dir.path().join("log.db")).unwrap();
-    db.pragma_update(None, "user_version", 2).unwrap();
-    drop(db);
-    let error = open(dir.path()).err().unwrap();
-    assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
+    let mut log = open(dir.path()).unwrap();
+    fill(&mut log, 0..8);
+    let head = log.head();
+    drop(log);
+    let newest = format(dir.path(), None);
+    format(dir.path(), Some(1));
+    assert_eq!(verify(dir.path()).unwrap().head, head);
+    assert_eq!(format(dir.path(), None), 1, "to verify changes nothing");
+    assert_eq!(open(dir.path()).unwrap().head(), head);
+    assert_eq!(format(dir.path(), None), newest);
+
+    format(dir.path(), Some(newest + 1));
+    for error in [open(dir.path()).err().unwrap(), verify(dir.path()).unwrap_err()] {
+        let is_newer =
+            matches!(error, StoreError::Newer { found, known, .. } if (found, known) == (newest + 1, newest));
+        assert!(is_newer, "{error}");
+    }
 }
 
 #[test]
