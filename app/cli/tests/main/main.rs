@@ -10,5 +10,6 @@ mod sbatch;
 mod service;
 mod shapes;
 mod terminal;
+mod upgrade;
 mod users;
 mod world;

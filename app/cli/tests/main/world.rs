@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_fourplane");
+
 /// A directory with a server's state and a place to work in.
 pub(crate) struct World {
     dir: tempfile::TempDir,
@@ -29,21 +32,24 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// The paths of a world.
+/// The paths of a world, and whose commands are run there.
 #[derive(Clone)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place {
+    dir: PathBuf,
+    program: PathBuf,
+}
 
 impl Place {
     fn state(&self) -> PathBuf {
-        self.0.join("state")
+        self.dir.join("state")
     }
 
     fn work(&self) -> PathBuf {
-        self.0.join("work")
+        self.dir.join("work")
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        self.command_of(Path::new(env!("CARGO_BIN_EXE_fourplane")), args)
+        self.command_of(&self.program, args)
     }
 
     fn command_of(&self, program: &Path, args: &[&str]) -> Command {
@@ -67,6 +73,11 @@ impl World {
 
     /// A server with these flags.
     pub(crate) fn with(flags: &[&str]) -> Self {
+        Self::of(Path::new(PROGRAM), flags)
+    }
+
+    /// A server of another version of the program.
+    pub(crate) fn of(program: &Path, flags: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("fourplane-cli-").tempdir().unwrap();
         std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         for open in ["work", "witness"].map(|name| dir.path().join(name)) {
@@ -75,7 +86,7 @@ impl World {
         }
         let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
         std::fs::copy("/proc/sys/kernel/random/boot_id", dir.path().join("boot_id")).unwrap();
-        let place = Place(dir.path().to_owned());
+        let place = Place { dir: dir.path().to_owned(), program: program.to_owned() };
         let mut world = Self { dir, place, flags, server: None, told: Value::Null };
         world.up();
         world
@@ -92,6 +103,11 @@ impl World {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.server = Some(server);
         self.told = serde_json::from_str(&line).unwrap_or_else(|_| panic!("up said {line:?}"));
+    }
+
+    /// From now on, whatever is started is of this version.
+    pub(crate) fn install(&mut self, program: &Path) {
+        program.clone_into(&mut self.place.program);
     }
 
     /// Ends the server without a word.
@@ -303,10 +319,10 @@ pub(crate) fn skip_without_root(test: &str) -> bool {
 
 /// Says aloud that a test cannot run here, and writes it where CI counts.
 pub(crate) fn skip(test: &str, why: &str) {
-    let line = format!("SKIPPED {test}: {why}\n");
+    let line = format!("{test}: {why}\n");
     if let Some(path) = std::env::var_os("FOURPLANE_SKIPS") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
         std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
     }
-    std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+    std::io::Write::write_all(&mut std::io::stderr(), format!("SKIPPED {line}").as_bytes()).unwrap();
 }
