@@ -3,6 +3,7 @@
 mod bench;
 mod deps;
 mod edges;
+mod support;
 mod vm;
 
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ enum Task {
     Edges,
     /// Check licences, sources, banned and duplicate crates against the tables in deps.rs.
     Deps,
+    /// Write docs/support.md: what is proven where, and by which test.
+    Support(support::Options),
     /// Measure against peers, interleaved in one run.
     #[command(subcommand)]
     Bench(Bench),
@@ -41,6 +44,7 @@ fn main() -> Result<ExitCode> {
     let problems = match Task::parse() {
         Task::Edges => edges::check(&edges::Graph::of(&metadata()?)),
         Task::Deps => deps::check(&metadata()?),
+        Task::Support(options) => support::run(&options)?,
         Task::Bench(Bench::Spawn(options)) => return bench::spawn::run(&options).map(|()| ExitCode::SUCCESS),
         Task::Bench(Bench::Submit(options)) => {
             return bench::submit::run(&options).map(|()| ExitCode::SUCCESS);
