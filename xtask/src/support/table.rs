@@ -221,8 +221,8 @@ const LOCAL: &[Row] = &[
         ),
     ),
     row("GPUs: a job reaches only its own", V2, NotProven("advisory there, and said so by `up`")),
-    row("GPUs", "NVIDIA", NotProven("no such machine yet")),
-    row("GPUs", "AMD", NotProven("no such machine yet")),
+    row("GPUs", "NVIDIA", NotProven("not tried on one")),
+    row("GPUs", "AMD", NotProven("not tried on one")),
     row("everything", "Linux 5.14, the oldest that is meant to do", NotProven("the oldest tried is 6.1")),
     row("everything", "aarch64", NotProven("never built there")),
 ];
