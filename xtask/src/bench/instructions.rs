@@ -71,10 +71,10 @@ fn total(profile: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// The benchmark, run under `runner`.
+/// The benchmark, run under `runner`. With the features of the whole workspace nothing else is built anew.
 fn bench(options: &Options, runner: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["bench", "--quiet", "--package", "fourplane-control", "--bench", "instructions"]);
+    cargo.args(["bench", "--quiet", "--workspace", "--bench", "instructions"]);
     cargo.args(["--profile", if options.smoke { "dev" } else { "release" }]);
     if !runner.is_empty() {
         cargo.arg("--config").arg(format!("target.'cfg(unix)'.runner={runner:?}"));

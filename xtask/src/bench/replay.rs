@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let dir = options.dir.canonicalize()?.join("state");
     std::fs::remove_dir_all(&dir).ok();
     let mut cargo = Command::new("cargo");
-    cargo.args(["bench", "--quiet", "--package", "fourplane-store", "--bench", "replay"]);
+    cargo.args(["bench", "--quiet", "--workspace", "--bench", "replay"]);
     cargo.args(["--profile", if options.smoke { "dev" } else { "release" }, "--"]).arg(&dir);
     if options.smoke {
         cargo.args(["10000", "20000"]);
