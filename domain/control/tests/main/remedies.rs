@@ -163,7 +163,7 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
         Remedy::PerTask(resource, to) => {
             awaited = again(&mut world, &|request| match resource {
                 Resource::Cores => {
-                    request.per_task.cores = Cores((*to).try_into().expect("less than before"))
+                    request.per_task.cores = Cores((*to).try_into().expect("less than before"));
                 }
                 Resource::Memory => request.per_task.memory = Bytes(*to),
                 Resource::Gpus => request.per_task.gpus = (*to).try_into().expect("less than before"),
