@@ -220,7 +220,17 @@ const LOCAL: &[Row] = &[
             &["adapters/machine/tests/confinement.rs::devices_not_given_cannot_be_opened"],
         ),
     ),
-    row("GPUs: a job reaches only its own", V2, NotProven("advisory there, and said so by `up`")),
+    row(
+        "GPUs: a job reaches only its own",
+        V2,
+        StandIn(
+            "device files as of GPUs without a driver behind them",
+            &[
+                "tests/vm/devices.sh::a job without a GPU opens none",
+                "tests/vm/devices.sh::a job with one opens that one",
+            ],
+        ),
+    ),
     row("GPUs", "NVIDIA", NotProven("not tried on one")),
     row("GPUs", "AMD", NotProven("not tried on one")),
     row("everything", "Linux 5.14, the oldest that is meant to do", NotProven("the oldest tried is 6.1")),
