@@ -48,7 +48,8 @@ fn request(at: u32) -> JobRequest {
         labels: BTreeMap::from([
             ("experiment".to_owned(), format!("sweep-{}", at % 100)),
             ("model".to_owned(), "resnet-50".to_owned()),
-        ]),
+        ])
+        .into(),
         payload: Hash32::default(),
     }
 }
@@ -162,27 +163,39 @@ fn write(dir: &Path, events: u64, clock: ClockReading) -> Outcome<ClockReading> 
     }
 }
 
-/// Reads and checks the whole chain, and gives each event to `visit`.
-fn scan(dir: &Path, mut visit: impl FnMut(&[u8])) -> Outcome<Duration> {
+/// Reads and checks the whole chain: the peer of a replay.
+fn read_and_hash(dir: &Path) -> Outcome<Duration> {
     let log = SqliteLog::open(dir, Options::default())?;
     let start = Instant::now();
     log.scan(Head::default(), &mut |_, bytes| {
-        visit(bytes);
+        std::hint::black_box(bytes);
         Ok(())
     })?;
     Ok(start.elapsed())
 }
 
-/// A full verified replay, as a start without snapshots does it.
+/// A full verified replay, as a start without snapshots does it, on two threads.
 fn replay(dir: &Path) -> Outcome<Duration> {
+    let log = SqliteLog::open(dir, Options::default())?;
+    let start = Instant::now();
+    let state = ops::core::replay(&log, State::new(), Head::default())?;
+    let time = start.elapsed();
+    drop(state);
+    Ok(time)
+}
+
+/// The same on one thread, for comparison.
+fn replay_alone(dir: &Path) -> Outcome<Duration> {
+    let log = SqliteLog::open(dir, Options::default())?;
     let mut state = State::new();
-    let time = scan(dir, |bytes| {
+    let start = Instant::now();
+    log.scan(Head::default(), &mut |_, bytes| {
         let envelope = facts::decode(bytes).expect("the log was written by this program");
         state.apply(&envelope).expect("the event was applied before");
         state.forget_undo();
-    });
-    drop(state);
-    time
+        Ok(())
+    })?;
+    Ok(start.elapsed())
 }
 
 fn median(mut rounds: Vec<Duration>) -> Duration {
@@ -268,11 +281,16 @@ fn main() -> Outcome<()> {
             continue;
         }
         first_start = Some(start);
-        let rounds = (0..3).map(|_| Ok((scan(&dir, |_| {})?, replay(&dir)?)));
-        let (hashed, replayed): (Vec<_>, Vec<_>) = rounds.collect::<Outcome<Vec<_>>>()?.into_iter().unzip();
-        let (hashed, replayed) = (median(hashed), median(replayed));
+        let (mut hashed, mut replayed, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..3 {
+            hashed.push(read_and_hash(&dir)?);
+            replayed.push(replay(&dir)?);
+            alone.push(replay_alone(&dir)?);
+        }
+        let (hashed, replayed, alone) = (median(hashed), median(replayed), median(alone));
         progress(&format!("reading and hashing {events} events"), hashed);
         progress(&format!("replaying {events} events"), replayed);
+        progress(&format!("replaying {events} events on one thread"), alone);
         let ratio = replayed.as_secs_f64() / hashed.as_secs_f64();
         bad |= missed(&format!("replay of {events} events / reading and hashing"), ratio, 3.0);
     }

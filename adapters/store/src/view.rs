@@ -222,7 +222,7 @@ fn write_job(db: &Connection, row: &JobRow) -> rusqlite::Result<()> {
         row.ended.map(|at| at.0),
         encode(row)?
     ])?;
-    for (key, value) in &row.request.labels {
+    for (key, value) in row.request.labels.iter() {
         db.prepare_cached("INSERT INTO label(key, value, job) VALUES (?1, ?2, ?3)")?.execute(params![
             key,
             value,

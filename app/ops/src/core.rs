@@ -18,7 +18,7 @@ use crate::ports::{
     Batch, ClockReading, Head, LogStore, NodeCommand, NodeHello, NodeReport, Snapshot, StoreError,
 };
 
-pub use open::{NodeFacts, Opening};
+pub use open::{NodeFacts, Opening, replay};
 
 /// A snapshot of the state is kept every so many events.
 const SNAPSHOT_EVERY: u64 = 100_000;

@@ -163,7 +163,7 @@ impl State {
     fn change_job(&mut self, id: JobId, change: impl FnOnce(&mut Job)) -> Result<(), Misfit> {
         let mut job = self.open_job(id)?.clone();
         change(&mut job);
-        self.put(Row::Job(id, Some(job)));
+        self.put(Row::Job(id, Some(Box::new(job))));
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl State {
             settle(&mut job, dependency.job, other);
         }
         self.put(Row::Meta(Meta { last_job: e.job, ..meta }));
-        self.put(Row::Job(e.job, Some(job)));
+        self.put(Row::Job(e.job, Some(Box::new(job))));
         Ok(())
     }
 
@@ -256,7 +256,7 @@ impl State {
         for (id, attempt) in attempts {
             self.put(Row::Attempt(id, Some(attempt)));
         }
-        self.put(Row::Job(e.job, Some(job)));
+        self.put(Row::Job(e.job, Some(Box::new(job))));
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl State {
             healthy: None,
         };
         self.put(Row::Meta(Meta { last_attempt: e.attempt, ..meta }));
-        self.put(Row::Job(e.job, Some(job)));
+        self.put(Row::Job(e.job, Some(Box::new(job))));
         self.put(Row::Attempt(e.attempt, Some(attempt)));
         for (rank, placement) in (0..).map(Rank).zip(&e.tasks) {
             if placement.devices.len() != usize::from(request.per_task.gpus) {
@@ -427,7 +427,7 @@ impl State {
     fn wait_again(&mut self, member: MemberId, mut job: Job, retry: Retry) {
         job.retrying += 1;
         self.put(Row::Retry(member, Some(retry)));
-        self.put(Row::Job(member.job, Some(job)));
+        self.put(Row::Job(member.job, Some(Box::new(job))));
     }
 
     fn members_ended(&mut self, e: &MembersEndedV1, at: Timestamp) -> Result<(), Misfit> {
@@ -467,10 +467,10 @@ impl State {
         for waiter in waiting {
             if let Some(mut row) = self.job(waiter).cloned() {
                 settle(&mut row, id, &job);
-                self.put(Row::Job(waiter, Some(row)));
+                self.put(Row::Job(waiter, Some(Box::new(row))));
             }
         }
-        self.put(Row::Job(id, Some(job)));
+        self.put(Row::Job(id, Some(Box::new(job))));
     }
 
     fn forget_old_jobs(&mut self, at: Timestamp) {

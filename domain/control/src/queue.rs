@@ -14,7 +14,8 @@ const PRIORITY_STEP: i128 = 3_600_000_000_000;
 /// A job's place in the order; it does not change as time passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    rank: i128,
+    /// A number of 128 bits, the upper half first: as one it would need to lie on a multiple of 16.
+    rank: (i64, u64),
     /// The job.
     pub job: JobId,
 }
@@ -22,7 +23,10 @@ pub(crate) struct Key {
 impl Key {
     /// Earlier submission and higher priority come first, then the lower id.
     pub(crate) fn new(submitted: Timestamp, priority: i32, job: JobId) -> Self {
-        Self { rank: i128::from(submitted.0) - i128::from(priority) * PRIORITY_STEP, job }
+        let rank = i128::from(submitted.0) - i128::from(priority) * PRIORITY_STEP;
+        let upper = i64::try_from(rank >> 64).expect("it has 98 bits");
+        let lower = u64::try_from(rank & i128::from(u64::MAX)).expect("it is masked");
+        Self { rank: (upper, lower), job }
     }
 }
 

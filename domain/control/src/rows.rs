@@ -292,7 +292,8 @@ pub struct Team {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tables {
     pub(crate) meta: Meta,
-    pub(crate) jobs: BTreeMap<JobId, Job>,
+    /// Boxed, as nodes of the tree are half empty.
+    pub(crate) jobs: BTreeMap<JobId, Box<Job>>,
     pub(crate) retries: BTreeMap<MemberId, Retry>,
     pub(crate) attempts: BTreeMap<AttemptId, Attempt>,
     pub(crate) tasks: BTreeMap<(AttemptId, Rank), Task>,
@@ -304,7 +305,7 @@ pub(crate) struct Tables {
 #[derive(Clone, Debug)]
 pub(crate) enum Row {
     Meta(Meta),
-    Job(JobId, Option<Job>),
+    Job(JobId, Option<Box<Job>>),
     Retry(MemberId, Option<Retry>),
     Attempt(AttemptId, Option<Attempt>),
     Task((AttemptId, Rank), Option<Task>),

@@ -324,10 +324,11 @@ impl State {
             ),
             Row::Job(id, new) => {
                 let before = self.entry(id);
+                let after = new.as_ref().and_then(|job| self.entry_of(id, job));
                 let Self { tables, index, .. } = self;
                 let old =
                     replace_indexed(&mut tables.jobs, id, new, |row, present| index.job(id, row, present));
-                self.requeue(id, before);
+                self.requeue(before, after);
                 Row::Job(id, old)
             }
             Row::Retry(id, new) => {
@@ -336,15 +337,15 @@ impl State {
                 let old = replace_indexed(&mut tables.retries, id, new, |row, present| {
                     index.retry(id, row, present);
                 });
-                self.requeue(id.job, before);
+                let after = self.entry(id.job);
+                self.requeue(before, after);
                 Row::Retry(id, old)
             }
         }
     }
 
     /// Brings the queue up to date after a change to a job or its retries.
-    fn requeue(&mut self, id: JobId, before: Option<(TeamId, Entry)>) {
-        let after = self.entry(id);
+    fn requeue(&mut self, before: Option<(TeamId, Entry)>, after: Option<(TeamId, Entry)>) {
         if before == after {
             return;
         }
@@ -364,7 +365,11 @@ impl State {
 
     /// A job's entry in the queue: none unless it may start a member now, or once a back-off is over.
     pub(crate) fn entry(&self, id: JobId) -> Option<(TeamId, Entry)> {
-        let job = self.tables.jobs.get(&id)?;
+        self.entry_of(id, self.tables.jobs.get(&id)?)
+    }
+
+    /// The same of a row that may not be in its table.
+    fn entry_of(&self, id: JobId, job: &Job) -> Option<(TeamId, Entry)> {
         if job.held || job.doomed || !job.open.is_empty() || job.is_at_array_limit() {
             return None;
         }
@@ -407,12 +412,12 @@ impl State {
 
     /// A job that has not ended more than a day ago.
     pub fn job(&self, id: JobId) -> Option<&Job> {
-        self.tables.jobs.get(&id)
+        self.tables.jobs.get(&id).map(AsRef::as_ref)
     }
 
     /// All such jobs, by id.
     pub fn jobs(&self) -> impl DoubleEndedIterator<Item = (JobId, &Job)> {
-        self.tables.jobs.iter().map(|(id, job)| (*id, job))
+        self.tables.jobs.iter().map(|(id, job)| (*id, &**job))
     }
 
     /// A member that waits for another try.

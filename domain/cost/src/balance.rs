@@ -155,7 +155,7 @@ mod tests {
             retry: facts::RetryPolicy::default(),
             hold: false,
             stop: facts::StopPolicy::default(),
-            labels: std::collections::BTreeMap::new(),
+            labels: facts::Labels::default(),
             payload: facts::Hash32::default(),
         }
     }

@@ -4,22 +4,26 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 use units::ArrayIndex;
 
 /// A set of array indexes: sorted, disjoint, non-adjacent inclusive ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct IndexSet(Vec<(u32, u32)>);
+pub struct IndexSet(Ranges);
+
+/// Nearly every set is one range, which needs no memory of its own.
+type Ranges = SmallVec<[(u32, u32); 1]>;
 
 impl IndexSet {
     /// Exactly one index.
     pub fn one(index: ArrayIndex) -> Self {
-        Self(vec![(index.0, index.0)])
+        Self(smallvec![(index.0, index.0)])
     }
 
     /// All indexes from `first` to `last`, both included; empty if `first > last`.
     pub fn range(first: u32, last: u32) -> Self {
-        if first > last { Self::default() } else { Self(vec![(first, last)]) }
+        if first > last { Self::default() } else { Self(smallvec![(first, last)]) }
     }
 
     /// The least index.
@@ -97,7 +101,7 @@ impl IndexSet {
 
     /// The indexes in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
-        let mut shared = Vec::new();
+        let mut shared = Ranges::new();
         let (mut left, mut right) = (self.0.as_slice(), other.0.as_slice());
         while let (Some(&a), Some(&b)) = (left.first(), right.first()) {
             if a.0.max(b.0) <= a.1.min(b.1) {
@@ -121,7 +125,7 @@ impl IndexSet {
 
     /// Every index that is not in the set.
     fn complement(&self) -> Self {
-        let mut gaps = Vec::new();
+        let mut gaps = Ranges::new();
         let mut from = Some(0);
         for &(first, last) in &self.0 {
             if let Some(from) = from.filter(|from| *from < first) {
@@ -169,7 +173,7 @@ impl FromStr for IndexSet {
             }
         }
         ranges.sort_unstable();
-        let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        let mut joined = Ranges::with_capacity(ranges.len());
         for (first, last) in ranges {
             match joined.last_mut() {
                 Some(before) if first <= before.1 => return Err(IndexSetError::Twice(first)),

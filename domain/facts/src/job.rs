@@ -1,13 +1,13 @@
 //! What a user asks for, as it is recorded. How to launch it (environment, script, paths)
 //! is personal and erasable, and therefore apart: see [`crate::launch`].
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 use units::{Bytes, Cores, JobId, Nanos, SubjectId, TeamId};
 
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
+use crate::labels::Labels;
 use crate::outcome::ExitClass;
 
 /// What one task needs, all of it on one node.
@@ -51,7 +51,7 @@ pub struct JobRequest {
     /// How it is stopped.
     pub stop: StopPolicy,
     /// Free labels that reports group by.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
     /// The hash of the launch payload.
     pub payload: Hash32,
 }
@@ -134,7 +134,7 @@ pub struct RetryPolicy {
     /// Further attempts after the first, for the classes in `on`.
     pub max: u32,
     /// Which classes of end.
-    pub on: Vec<ExitClass>,
+    pub on: SmallVec<[ExitClass; 8]>,
     /// Wait before the first retry; doubles each time.
     pub backoff: Nanos,
     /// The longest wait.
@@ -148,7 +148,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max: 0,
-            on: vec![ExitClass::Failure, ExitClass::OutOfMemory, ExitClass::Unknown],
+            on: smallvec![ExitClass::Failure, ExitClass::OutOfMemory, ExitClass::Unknown],
             backoff: Nanos::from_secs(1),
             backoff_max: Nanos::from_secs(300),
             requeue: true,

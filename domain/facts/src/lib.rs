@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod event;
 pub mod index_set;
 pub mod job;
+pub mod labels;
 pub mod launch;
 pub mod outcome;
 
@@ -20,5 +21,6 @@ pub use job::{
     ArraySpec, Condition, Dependency, HealthCheck, JobKind, JobRequest, Resources, RestartPolicy,
     RetryPolicy, StopPolicy,
 };
+pub use labels::Labels;
 pub use launch::{LaunchSpec, PathParts, expand_path};
 pub use outcome::{ExitClass, Outcome, StartFailure, TaskExit};

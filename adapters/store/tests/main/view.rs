@@ -26,7 +26,7 @@ fn job(id: u64, state: JobState) -> JobRow {
         retry: RetryPolicy::default(),
         hold: false,
         stop: StopPolicy::default(),
-        labels,
+        labels: labels.into(),
         payload: Hash32::default(),
     };
     let at = Timestamp::from_secs(i64::try_from(id).unwrap() * 10);

@@ -1,8 +1,10 @@
 //! Opening a log: snapshot, replay, and the events that a start itself leaves.
 
+use std::sync::mpsc::sync_channel;
+
 use control::{Policy, State};
 use facts::event::{DeviceV1, NodeDeclaredV1, ServerStartedV1, TeamSetV1};
-use facts::{Event, Hash32, decode};
+use facts::{Envelope, Event, Hash32, decode};
 use units::{Bytes, Cores, Epoch, Seq, TeamId, Timestamp};
 
 use super::{Core, Draft, LOCAL, Origin, dispatch::LaunchCache};
@@ -128,9 +130,13 @@ impl<S: LogStore> Core<S> {
     }
 }
 
+/// Events that one thread of a replay hands to the other at once, and how many such batches wait.
+const BATCH: usize = 256;
+const BATCHES_AHEAD: usize = 16;
+
 /// The state as of the log's end, and the place of the snapshot it was made from.
 fn restore(store: &impl LogStore) -> Result<(State, Seq), StoreError> {
-    let (mut state, from) = match store.snapshot()? {
+    let (state, from) = match store.snapshot()? {
         Some(snapshot) => match State::from_snapshot(&snapshot.state) {
             Ok(state) => (state, snapshot.head),
             // Written by another version: the log itself is the history.
@@ -138,12 +144,37 @@ fn restore(store: &impl LogStore) -> Result<(State, Seq), StoreError> {
         },
         None => (State::new(), Head::default()),
     };
-    store.scan(from, &mut |seq, bytes| {
-        let damaged = |what: String| StoreError::Damaged { path: "the event log".to_owned(), seq, what };
-        let envelope = decode(bytes).map_err(|error| damaged(error.to_string()))?;
-        state.apply(&envelope).map_err(|error| damaged(error.to_string()))?;
-        state.forget_undo();
-        Ok(())
-    })?;
-    Ok((state, from.seq))
+    Ok((replay(store, state, from)?, from.seq))
+}
+
+/// The state as of the log's end, from what it was at `from`. Checks the chain of hashes.
+///
+/// One thread reads, checks and decodes, another applies: it takes as long as the slower.
+pub fn replay(store: &impl LogStore, mut state: State, from: Head) -> Result<State, StoreError> {
+    let damaged =
+        |seq: Seq, what: String| StoreError::Damaged { path: "the event log".to_owned(), seq, what };
+    std::thread::scope(|scope| {
+        let (batches, to_apply) = sync_channel::<Vec<Envelope>>(BATCHES_AHEAD);
+        let apply = scope.spawn(move || {
+            for envelope in to_apply.into_iter().flatten() {
+                state.apply(&envelope).map_err(|error| damaged(error.seq, error.misfit.to_string()))?;
+                state.forget_undo();
+            }
+            Ok(state)
+        });
+        let mut batch = Vec::with_capacity(BATCH);
+        let scanned = store.scan(from, &mut |seq, bytes| {
+            batch.push(decode(bytes).map_err(|error| damaged(seq, error.to_string()))?);
+            if batch.len() == BATCH {
+                // Nobody receives where an event did not apply; that error is the one to tell.
+                drop(batches.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))));
+            }
+            Ok(())
+        });
+        drop(batches.send(batch));
+        drop(batches);
+        let state = apply.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let state = state?;
+        scanned.map(|_| state)
+    })
 }

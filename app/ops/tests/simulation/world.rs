@@ -395,13 +395,13 @@ impl World {
             after,
             retry: RetryPolicy {
                 max: u32::try_from(rng.below(3)).unwrap_or(0),
-                on: vec![ExitClass::Failure, ExitClass::OutOfMemory],
+                on: [ExitClass::Failure, ExitClass::OutOfMemory].into_iter().collect(),
                 backoff_max: Nanos::from_secs(10),
                 ..RetryPolicy::default()
             },
             hold: rng.one_in(10),
             stop: StopPolicy { grace: Nanos::from_secs(2), ..StopPolicy::default() },
-            labels: BTreeMap::new(),
+            labels: facts::Labels::default(),
             payload: Hash32::default(),
         }
     }

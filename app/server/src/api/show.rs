@@ -29,7 +29,7 @@ pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
         retry: (&request.retry).into(),
         stop: request.stop.into(),
         name: request.name,
-        labels: request.labels,
+        labels: request.labels.into(),
         submitted: row.submitted.into(),
         started: row.started.map(Time),
         ended: row.ended.map(Time),

@@ -136,7 +136,7 @@ fn read(
         retry: submit.retry.into(),
         hold: submit.hold,
         stop: submit.stop.into(),
-        labels: submit.labels,
+        labels: submit.labels.into(),
         payload: Hash32::default(),
     };
     let bytes = |texts: Vec<Text>| texts.into_iter().map(|text| text.0).collect::<Vec<_>>();

@@ -160,7 +160,7 @@ fn only_the_listed_classes_are_retried() {
         (TaskExit::Exited(0), ExitClass::Failure, false),
     ] {
         let mut world = World::with_node(4, 0);
-        let job = world.submit(job().retries(1).with(|job| job.retry.on = vec![listed]));
+        let job = world.submit(job().retries(1).with(|job| job.retry.on = std::iter::once(listed).collect()));
         world.ends(job, &exit);
         assert_eq!(world.outcome(job).is_none(), again, "{listed:?}");
     }

@@ -1,7 +1,5 @@
 //! The words that tests are written in: a small cluster whose log and time the test makes.
 
-use std::collections::BTreeMap;
-
 use control::{Misfit, Obligation, Policy, State, Why, decide, why};
 use facts::event::{
     CancelRequestedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1, NodeDeclaredV1, NodeSchedulableV1,
@@ -32,7 +30,7 @@ pub(crate) fn job() -> JobRequest {
         retry: RetryPolicy::default(),
         hold: false,
         stop: StopPolicy::default(),
-        labels: BTreeMap::new(),
+        labels: facts::Labels::default(),
         payload: Hash32::default(),
     }
 }

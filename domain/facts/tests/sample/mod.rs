@@ -32,14 +32,14 @@ fn request(kind: JobKind) -> JobRequest {
         after: vec![Dependency { job: JobId(11), condition: Condition::Ok }],
         retry: RetryPolicy {
             max: 2,
-            on: vec![ExitClass::Failure, ExitClass::OutOfMemory],
+            on: [ExitClass::Failure, ExitClass::OutOfMemory].into_iter().collect(),
             backoff: Nanos::from_secs(1),
             backoff_max: Nanos::from_secs(300),
             requeue: true,
         },
         hold: true,
         stop: StopPolicy { signal: 15, grace: Nanos::from_secs(10), warn: Some((10, Nanos::from_secs(120))) },
-        labels: BTreeMap::from([("model".to_owned(), "m1".to_owned())]),
+        labels: BTreeMap::from([("model".to_owned(), "m1".to_owned())]).into(),
         payload: Hash32([9; 32]),
     }
 }
