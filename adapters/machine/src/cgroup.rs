@@ -5,7 +5,9 @@ mod device_program;
 mod v1;
 mod v2;
 
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use units::Bytes;
@@ -47,21 +49,21 @@ pub(crate) trait Hierarchy {
     fn limit(&self, group: &Path, limits: &Limits) -> io::Result<()>;
     /// Whether it keeps a group from the devices that it may not use.
     fn confines_devices(&self) -> bool;
-    /// Makes a group, which must be empty, ready for its next user: the memory high-water mark
-    /// starts again where the kernel can, and nothing is frozen.
-    fn reset(&self, group: &Path);
-    /// Moves the calling process in.
-    fn join(&self, group: &Path) -> io::Result<()>;
     /// Every process in it.
     fn processes(&self, group: &Path) -> io::Result<Vec<i32>>;
-    /// Whether nothing lives in it.
-    fn is_empty(&self, group: &Path) -> io::Result<bool>;
     /// Sends SIGKILL to all of it.
     fn kill(&self, group: &Path) -> io::Result<()>;
-    /// How often the kernel killed in it for want of memory, ever; none where it cannot tell.
-    fn oom_kills(&self, group: &Path) -> Option<u64>;
-    /// Memory high-water mark in bytes; none where it cannot tell.
-    fn memory_peak(&self, group: &Path) -> Option<u64>;
+    /// The files of which each lets a process in that writes 0 to it.
+    fn entrances(&self, group: &Path) -> Vec<PathBuf>;
+    /// The files that together tell whether nothing lives in it: see [`tells_empty`].
+    fn proofs(&self, group: &Path) -> Vec<PathBuf>;
+    /// A file that makes an empty group ready for its next user by a 0: nothing is frozen, or the
+    /// memory high-water mark starts again where the kernel can.
+    fn reset(&self, group: &Path) -> PathBuf;
+    /// The file with a line `oom_kill`: how often the kernel killed in it for want of memory, ever.
+    fn oom_counter(&self, group: &Path) -> Option<PathBuf>;
+    /// The file with its memory high-water mark in bytes. It may not be there.
+    fn peak(&self, group: &Path) -> PathBuf;
 }
 
 /// All hierarchies that a task's group lives in.
@@ -138,14 +140,19 @@ impl Cgroups {
         self.parts.iter().try_for_each(|part| part.limit(&group, limits))
     }
 
-    pub(crate) fn reset(&self, name: &str) {
+    /// A group's files, kept open.
+    pub(crate) fn open(&self, name: &str) -> io::Result<Group> {
         let group = self.group(name);
-        self.parts.iter().for_each(|part| part.reset(&group));
-    }
-
-    pub(crate) fn join(&self, name: &str) -> io::Result<()> {
-        let group = self.group(name);
-        self.parts.iter().try_for_each(|part| part.join(&group))
+        let open = |path: PathBuf| OpenOptions::new().read(true).write(true).open(path);
+        let entrances = self.parts.iter().flat_map(|part| part.entrances(&group));
+        let proofs = self.parts.iter().flat_map(|part| part.proofs(&group));
+        Ok(Group {
+            entrances: entrances.map(open).collect::<io::Result<_>>()?,
+            proofs: proofs.map(File::open).collect::<io::Result<_>>()?,
+            resets: self.parts.iter().filter_map(|part| open(part.reset(&group)).ok()).collect(),
+            oom_counter: self.parts.iter().find_map(|part| File::open(part.oom_counter(&group)?).ok()),
+            peak: self.parts.iter().find_map(|part| File::open(part.peak(&group)).ok()),
+        })
     }
 
     /// Every process of a group, whichever hierarchy still has it.
@@ -164,7 +171,8 @@ impl Cgroups {
     /// there is: only an empty one can be removed.
     pub(crate) fn is_empty(&self, name: &str) -> bool {
         let group = self.group(name);
-        self.parts.iter().all(|part| part.is_empty(&group).unwrap_or(false))
+        let mut proofs = self.parts.iter().flat_map(|part| part.proofs(&group));
+        proofs.all(|path| read_file(&path).is_ok_and(|text| tells_empty(&text)))
     }
 
     pub(crate) fn kill(&self, name: &str) {
@@ -174,21 +182,66 @@ impl Cgroups {
             let _ = part.kill(&group);
         }
     }
+}
 
-    pub(crate) fn oom_kills(&self, name: &str) -> Option<u64> {
-        let group = self.group(name);
-        self.parts.iter().find_map(|part| part.oom_kills(&group))
+/// One task's group with its files open, for a process that serves one task after another. None
+/// of them is good any more once somebody removes the group.
+pub(crate) struct Group {
+    entrances: Vec<File>,
+    proofs: Vec<File>,
+    resets: Vec<File>,
+    oom_counter: Option<File>,
+    peak: Option<File>,
+}
+
+impl Group {
+    /// Moves the calling process in.
+    pub(crate) fn join(&self) -> io::Result<()> {
+        self.entrances.iter().try_for_each(|mut file| file.write_all(b"0"))
     }
 
-    pub(crate) fn memory_peak(&self, name: &str) -> Option<u64> {
-        let group = self.group(name);
-        self.parts.iter().find_map(|part| part.memory_peak(&group))
+    /// Makes it, which must be empty, ready for its next user.
+    pub(crate) fn reset(&self) {
+        // To thaw what is not frozen would wait for every other change of any group.
+        for mut file in self.resets.iter().filter(|file| reread(file).is_none_or(|text| text.trim() != "0")) {
+            // Not every kernel can: a mark that does not rise is told as unknown.
+            let _ = file.write_all(b"0");
+        }
+    }
+
+    /// Whether every hierarchy tells that nothing lives in it. An error is no proof, nor is the
+    /// word of no hierarchy.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut texts = self.proofs.iter().map(reread);
+        !self.proofs.is_empty() && texts.all(|text| text.is_some_and(|text| tells_empty(&text)))
+    }
+
+    /// How often the kernel killed in it for want of memory, ever; none where it cannot tell.
+    pub(crate) fn oom_kills(&self) -> Option<u64> {
+        let text = reread(self.oom_counter.as_ref()?)?;
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+    }
+
+    /// Memory high-water mark in bytes; none where it cannot tell.
+    pub(crate) fn memory_peak(&self) -> Option<u64> {
+        reread(self.peak.as_ref()?)?.trim().parse().ok()
     }
 }
 
+/// The beginning of a file, which holds all that is looked for.
+fn reread(file: &File) -> Option<String> {
+    let mut buffer = [0; 512];
+    let count = file.read_at(&mut buffer, 0).ok()?;
+    String::from_utf8(buffer[..count].to_vec()).ok()
+}
+
+/// What `cgroup.procs` or `cgroup.events` says of a group in which nothing lives, or that is gone.
+fn tells_empty(text: &str) -> bool {
+    text.is_empty() || text.lines().any(|line| line == "populated 0")
+}
+
 fn write(path: &Path, value: &str) -> io::Result<()> {
-    use io::Write;
-    std::fs::OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+    OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
 fn make(path: &Path) -> io::Result<()> {
@@ -209,12 +262,6 @@ fn read_file(path: &Path) -> io::Result<String> {
 /// The processes that a `cgroup.procs` file lists. 0 stands for one outside our pid namespace.
 fn read_processes(path: &Path) -> io::Result<Vec<i32>> {
     Ok(read_file(path)?.lines().filter_map(|line| line.parse().ok()).collect())
-}
-
-/// The number after `key` in a file of `key number` lines.
-fn read_counter(path: &Path, key: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok())
 }
 
 fn kill_each(pids: &[i32]) {

@@ -44,7 +44,7 @@ impl<'a> Idle<'a> {
             return AGAIN;
         }
         // Without the record it would look as if it had ended by itself; that is still an end.
-        let _ = journal::append(self.plan.journal, &[Entry::Idle { nonce: self.nonce }]);
+        let _ = journal::append(&self.plan.journal, &[Entry::Idle { nonce: self.nonce }]);
         self.plan.signal(pid, libc::SIGHUP);
         self.kill_at = Some(now.saturating_add(self.limit.grace));
         self.limit.grace

@@ -1,7 +1,6 @@
 //! The last steps before a user's program runs, done by the process that becomes it. Nothing
 //! of the user's is touched with other rights than the user's.
 
-use std::borrow::Cow;
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,15 +12,16 @@ use std::path::Path;
 use facts::{LaunchSpec, PathParts, expand_path};
 use ops::ports::StartTask;
 use rustix::fs::{MemfdFlags, Mode};
-use serde::{Deserialize, Serialize};
 
+use crate::cgroup::Group;
 use crate::shim::{Plan, Streams};
+use crate::sys::Strings;
 use crate::{output, rlimits, sys};
 
-/// What went wrong, sent to the shim.
-#[derive(Debug, Serialize, Deserialize)]
+/// What went wrong, for the shim.
+#[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) step: Cow<'static, str>,
+    pub(crate) step: &'static str,
     pub(crate) subject: String,
     pub(crate) errno: i32,
 }
@@ -29,13 +29,62 @@ pub(crate) struct Failure {
 impl Failure {
     fn new(step: &'static str, subject: impl AsRef<[u8]>, error: &io::Error) -> Self {
         let subject = String::from_utf8_lossy(subject.as_ref()).into_owned();
-        Self { step: Cow::Borrowed(step), subject, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+        Self { step, subject, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 }
 
+/// What a job's process needs and cannot make itself: its memory is the shim's, which outlives it.
+pub(crate) struct Image {
+    /// Where the program may be.
+    programs: Vec<CString>,
+    argv: Strings,
+    env: Strings,
+    out: Vec<u8>,
+    err: Option<Vec<u8>>,
+    /// The script as an unnamed file. It stays open over exec, for the interpreter to read.
+    _script: Option<OwnedFd>,
+}
+
+impl Image {
+    pub(crate) fn new(start: &StartTask, plan: &Plan<'_>) -> Result<Self, Failure> {
+        let launch = &*start.launch;
+        let program = program(launch);
+        let script = launch.script.as_deref().map(script_file).transpose()?;
+        let mut argv = launch.argv.clone();
+        if let (Some(script), Some(name)) = (&script, argv.iter_mut().skip(1).find(|arg| *arg == b"-")) {
+            *name = format!("/dev/fd/{}", script.as_raw_fd()).into_bytes();
+        }
+        let strings = |all: Vec<Vec<u8>>| -> Result<Vec<CString>, Failure> {
+            let invalid = |_| Failure::new("exec", program, &io::Error::from_raw_os_error(libc::EINVAL));
+            all.into_iter().map(CString::new).collect::<Result<_, _>>().map_err(invalid)
+        };
+        Ok(Self {
+            programs: strings(candidates(launch, program))?,
+            argv: Strings::new(strings(argv)?),
+            env: Strings::new(strings(environment(start, &plan.scratch))?),
+            out: output_path(start, &launch.stdout),
+            err: launch.stderr.as_ref().map(|pattern| output_path(start, pattern)),
+            _script: script,
+        })
+    }
+}
+
+fn program(launch: &LaunchSpec) -> &[u8] {
+    launch.argv.first().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The step at which a job's process enters its group.
+pub(crate) const JOIN: &str = "join cgroup";
+
 /// Becomes the job. Returns only if that failed.
-pub(crate) fn become_job(start: &StartTask, plan: &Plan<'_>, streams: &Streams, status: &OwnedFd) -> Failure {
-    match try_become(start, plan, streams, status) {
+pub(crate) fn become_job(
+    start: &StartTask,
+    plan: &Plan<'_>,
+    group: &Group,
+    streams: &Streams,
+    image: &Image,
+) -> Failure {
+    match try_become(start, plan, group, streams, image) {
         Ok(never) => match never {},
         Err(failure) => failure,
     }
@@ -43,15 +92,17 @@ pub(crate) fn become_job(start: &StartTask, plan: &Plan<'_>, streams: &Streams, 
 
 enum Never {}
 
+/// What it allocates is given back before the program is executed: see [`Image`].
 fn try_become(
     start: &StartTask,
     plan: &Plan<'_>,
+    group: &Group,
     streams: &Streams,
-    status: &OwnedFd,
+    image: &Image,
 ) -> Result<Never, Failure> {
     let launch = &*start.launch;
     // Until this has worked, nothing of the user's may run: what follows is held by the group.
-    plan.cgroups.join(plan.group).map_err(|error| Failure::new("join cgroup", plan.group, &error))?;
+    group.join().map_err(|error| Failure::new(JOIN, plan.group, &error))?;
     sys::reset_signals();
     rlimits::set().map_err(|error| Failure::new("set limits", "", &error))?;
     rustix::process::setsid().map_err(|error| Failure::new("setsid", "", &error.into()))?;
@@ -60,19 +111,17 @@ fn try_become(
         .map_err(|(step, error)| Failure::new(step, launch.uid.to_string(), &error))?;
     rustix::process::chdir(launch.cwd.as_slice())
         .map_err(|error| Failure::new("open working directory", &launch.cwd, &error.into()))?;
-    connect_streams(start, streams, status)?;
-    let script = launch.script.as_deref().map(script_file).transpose()?;
+    connect_streams(start, streams, image)?;
     if let Some(dir) = plan.witness {
         leave_witness(dir, start)?;
     }
-    exec(start, plan, script.as_ref())
+    exec(launch, image)
 }
 
 /// Opens the user's output files and puts the three standard streams in place.
-fn connect_streams(start: &StartTask, streams: &Streams, status: &OwnedFd) -> Result<(), Failure> {
-    let launch = &*start.launch;
-    let out = open_output(start, &launch.stdout, "open output")?;
-    let err = match &launch.stderr {
+fn connect_streams(start: &StartTask, streams: &Streams, image: &Image) -> Result<(), Failure> {
+    let out = open_output(start, &image.out, "open output")?;
+    let err = match &image.err {
         Some(path) => Some(open_output(start, path, "open error output")?),
         None => None,
     };
@@ -82,17 +131,16 @@ fn connect_streams(start: &StartTask, streams: &Streams, status: &OwnedFd) -> Re
         rustix::stdio::dup2_stderr(stderr)
     };
     let placed = match streams {
-        Streams::Terminal { user, .. } => {
-            output::hand_over(status, &[out.as_fd()])
+        Streams::Terminal { user, files: (_, shim), .. } => {
+            output::hand_over(shim, &[out.as_fd()])
                 .map_err(|error| Failure::new("hand over output", "", &error))?;
             rustix::process::ioctl_tiocsctty(user)
                 .and_then(|()| place(user.as_fd(), user.as_fd(), user.as_fd()))
         }
-        Streams::Piped { out: (_, out_end), err: err_pipe } => {
+        Streams::Piped { out: (_, out_end), err: err_pipe, files: (_, shim) } => {
             let files: Vec<BorrowedFd<'_>> =
                 [Some(out.as_fd()), err.as_ref().map(AsFd::as_fd)].into_iter().flatten().collect();
-            output::hand_over(status, &files)
-                .map_err(|error| Failure::new("hand over output", "", &error))?;
+            output::hand_over(shim, &files).map_err(|error| Failure::new("hand over output", "", &error))?;
             let err_end = err_pipe.as_ref().map_or(out_end, |(_, end)| end);
             place(null()?.as_fd(), out_end.as_fd(), err_end.as_fd())
         }
@@ -105,22 +153,25 @@ fn null() -> Result<File, Failure> {
     File::open("/dev/null").map_err(|error| Failure::new("open", "/dev/null", &error))
 }
 
-/// Opens one output file for appending, with a banner where it is not the first attempt's.
-fn open_output(start: &StartTask, pattern: &[u8], step: &'static str) -> Result<File, Failure> {
+fn output_path(start: &StartTask, pattern: &[u8]) -> Vec<u8> {
     let parts = PathParts {
         name: &start.name,
         member: start.member,
         is_array: start.is_array,
         rank: start.task.rank,
     };
-    let path = expand_path(pattern, parts);
+    expand_path(pattern, parts)
+}
+
+/// Opens one output file for appending, with a banner where it is not the first attempt's.
+fn open_output(start: &StartTask, path: &[u8], step: &'static str) -> Result<File, Failure> {
     let open = || -> io::Result<File> {
         let mut file = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o666)
             .custom_flags(libc::O_NOCTTY)
-            .open(std::ffi::OsStr::from_bytes(&path))?;
+            .open(OsStr::from_bytes(path))?;
         if start.number > 1 {
             file.write_all(format!("--- fourplane: attempt {} ---\n", start.number).as_bytes())?;
         } else if path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.len() == 255) {
@@ -128,10 +179,10 @@ fn open_output(start: &StartTask, pattern: &[u8], step: &'static str) -> Result<
         }
         Ok(file)
     };
-    open().map_err(|error| Failure::new(step, &path, &error))
+    open().map_err(|error| Failure::new(step, path, &error))
 }
 
-/// The script as an unnamed file. It stays open over exec, for the interpreter to read.
+/// An unnamed file with a script. It stays open over exec.
 fn script_file(text: &[u8]) -> Result<OwnedFd, Failure> {
     let make = || -> io::Result<OwnedFd> {
         let fd = rustix::fs::memfd_create("fourplane-script", MemfdFlags::empty())?;
@@ -153,33 +204,21 @@ fn leave_witness(dir: &Path, start: &StartTask) -> Result<(), Failure> {
         .map_err(|error| Failure::new("leave witness", path.as_os_str().as_bytes(), &error))
 }
 
-fn exec(start: &StartTask, plan: &Plan<'_>, script: Option<&OwnedFd>) -> Result<Never, Failure> {
-    let launch = &*start.launch;
-    let mut argv = launch.argv.clone();
-    if let (Some(script), Some(name)) = (script, argv.iter_mut().skip(1).find(|arg| *arg == b"-")) {
-        *name = format!("/dev/fd/{}", script.as_raw_fd()).into_bytes();
-    }
-    let program = launch.argv.first().cloned().unwrap_or_default();
-    let inner = |bytes: Vec<u8>| {
-        CString::new(bytes)
-            .map_err(|_| Failure::new("exec", &program, &io::Error::from_raw_os_error(libc::EINVAL)))
-    };
-    let argv = argv.into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
-    let env = environment(start, &plan.scratch).into_iter().map(inner).collect::<Result<Vec<_>, _>>()?;
+fn exec(launch: &LaunchSpec, image: &Image) -> Result<Never, Failure> {
+    let program = program(launch);
     let mut refused = io::Error::from_raw_os_error(libc::ENOENT);
     let searched = !program.contains(&b'/');
-    for candidate in candidates(launch, &program) {
-        let path = Path::new(OsStr::from_bytes(&candidate)).to_owned();
-        let error = sys::exec(&inner(candidate)?, &argv, &env);
+    for candidate in &image.programs {
+        let error = sys::exec(candidate, &image.argv, &image.env);
         // As shells do: go on looking, but remember that there was one. In a directory of PATH
         // that the user may not search, there is none.
         let absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
-            || searched && path.symlink_metadata().is_err();
+            || searched && Path::new(OsStr::from_bytes(candidate.as_bytes())).symlink_metadata().is_err();
         if !absent {
             refused = error;
         }
     }
-    Err(Failure::new("exec", &program, &refused))
+    Err(Failure::new("exec", program, &refused))
 }
 
 /// Where a program may be: itself if it names a path, else in each directory of the user's PATH.

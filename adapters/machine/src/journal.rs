@@ -2,8 +2,8 @@
 //! It is unsynced while a server listens: the page cache survives any kill, and after a power
 //! loss every attempt has ended by node restart anyway (decision D14).
 //!
-//! Shims append to the file they were forked with. Files are numbered; a full one is followed
-//! by the next and removed when no task of it is left.
+//! Shims append to the file that is the newest when their task comes. Files are numbered; a full
+//! one is followed by the next and removed when no task of it is left.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -104,10 +104,13 @@ struct Part {
 
 impl Part {
     fn open(dir: &Path, number: u32) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path(dir, number))?;
-        Ok(Self { number, file, read: 0, starts: BTreeSet::new() })
+        Ok(Self { number, file: open(dir, number)?, read: 0, starts: BTreeSet::new() })
     }
+}
+
+/// One file of the journal, for appending.
+pub(crate) fn open(dir: &Path, number: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path(dir, number))
 }
 
 fn path(dir: &Path, number: u32) -> PathBuf {
@@ -138,10 +141,9 @@ impl Journal {
         self.parts.last_mut().expect("a journal has at least one file")
     }
 
-    /// The file that new shims append to, and its number.
-    pub(crate) fn current(&mut self) -> (&File, u32) {
-        let part = self.last();
-        (&part.file, part.number)
+    /// The number of the file that new tasks write to.
+    pub(crate) fn current(&mut self) -> u32 {
+        self.last().number
     }
 
     /// Appends to the newest file.

@@ -19,7 +19,6 @@ use rustix::net::{
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::idle::Idle;
-use crate::job::Failure;
 use crate::shim::{Streams, end_of};
 
 /// So much of a terminal's output is shown to one who attaches.
@@ -36,31 +35,17 @@ pub(crate) fn hand_over(socket: &OwnedFd, files: &[BorrowedFd<'_>]) -> io::Resul
     Ok(())
 }
 
-/// Waits until the job's process has become the user's program (the socket closes), or says why
-/// not. Gives the files it handed over.
-pub(crate) fn await_start(socket: &OwnedFd) -> io::Result<(Option<Failure>, Vec<OwnedFd>)> {
-    let mut files = Vec::new();
-    loop {
-        let mut bytes = [0; 4096];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        let message = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
-        let before = files.len();
-        for part in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(received) = part {
-                files.extend(received);
-            }
-        }
-        if message.bytes > 0 {
-            let failure = postcard::from_bytes(&bytes[..message.bytes])
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            return Ok((Some(failure), files));
-        }
-        if files.len() == before {
-            return Ok((None, files));
-        }
+/// The files that were handed over, if any were.
+pub(crate) fn take_over(socket: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    match recvmsg(socket, &mut [IoSliceMut::new(&mut [])], &mut control, flags) {
+        Err(rustix::io::Errno::AGAIN) => return Ok(Vec::new()),
+        received => received.map(drop)?,
     }
+    let files = |part| if let RecvAncillaryMessage::ScmRights(files) = part { Some(files) } else { None };
+    Ok(control.drain().filter_map(files).flatten().collect())
 }
 
 /// One source of output and the file that it goes to.
@@ -99,24 +84,15 @@ pub(crate) struct Pump {
 
 impl Pump {
     /// None where the job writes its files itself.
-    pub(crate) fn new(
-        start: &StartTask,
-        streams: Streams,
-        files: Vec<OwnedFd>,
-        terminal: &Path,
-    ) -> Option<Self> {
+    pub(crate) fn new(start: &StartTask, streams: Streams, terminal: &Path) -> io::Result<Option<Self>> {
         if matches!(streams, Streams::Direct) {
-            return None;
+            return Ok(None);
         }
         let left = start.launch.output_max.map_or(u64::MAX, |bytes| bytes.0);
-        let flows = streams
-            .into_ours()
-            .into_iter()
-            .zip(files)
-            .map(|(source, file)| Flow { source, file: File::from(file), left, told: false })
-            .collect();
+        let flow = |(source, file)| Flow { source, file: File::from(file), left, told: false };
+        let flows = streams.into_ours()?.into_iter().map(flow).collect();
         let terminal = start.terminal.then(|| Terminal::serve(terminal, start.launch.uid).ok()).flatten();
-        Some(Self { flows, terminal })
+        Ok(Some(Self { flows, terminal }))
     }
 
     /// Runs to the end of all output. `ended` is called with the wait status when `pid` ends.

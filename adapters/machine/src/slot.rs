@@ -1,20 +1,53 @@
-//! Slots: a cgroup, a scratch directory and a lock, kept and reused, so that a trivial job
-//! creates and deletes no inode (decision D14). A slot has one user at a time and is handed on
-//! only when it is provably empty.
+//! Slots: a cgroup, a scratch directory, a lock and a shim, kept and reused, so that a trivial job
+//! creates and deletes no inode (decision D14) and forks only itself. A slot has one user at a time
+//! and is handed on only when it is provably empty.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use ops::ports::StartTask;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::cgroup::{Cgroups, Limits};
 use crate::sys::{self, Fork};
+use crate::wire;
 
 /// Mode of a scratch directory.
 const MODE: u32 = 0o700;
+/// A shim deletes so many files that its task left, none of them larger: that takes no time.
+const FEW: usize = 16;
+/// Bytes.
+const SMALL: u64 = 1 << 20;
+/// So many shims wait for work; a slot beyond them gets a new one with its next task.
+const IDLE_SHIMS: usize = 64;
+/// A shim takes its task at once, however long that is. One that does not is not waited for.
+const SEND_PATIENCE: Duration = Duration::from_secs(1);
+/// Milliseconds that the shims of an earlier supervisor get to end, all together.
+const LEAVE_PATIENCE: u32 = 200;
+
+/// A shim that is our child. It ends when this is dropped, unless a task keeps it.
+#[derive(Debug)]
+pub(crate) struct Shim {
+    pub(crate) pid: i32,
+    tasks: UnixStream,
+}
+
+impl Shim {
+    pub(crate) fn new(pid: i32, tasks: UnixStream) -> io::Result<Self> {
+        tasks.set_write_timeout(Some(SEND_PATIENCE))?;
+        Ok(Self { pid, tasks })
+    }
+
+    /// Has it run a task that writes to the file `part` of the journal.
+    pub(crate) fn run(&mut self, part: u32, start: &StartTask) -> io::Result<()> {
+        wire::send(&mut self.tasks, &(part, start))
+    }
+}
 
 /// One slot, held by at most one task.
 #[derive(Debug)]
@@ -24,12 +57,18 @@ pub(crate) struct Slot {
     uid: Option<u32>,
     /// What its cgroup is set to.
     limits: Option<Limits>,
+    /// Runs its tasks, and has its lock.
+    pub(crate) shim: Option<Shim>,
 }
 
 impl Slot {
+    fn new(index: u32) -> Self {
+        Self { index, uid: None, limits: None, shim: None }
+    }
+
     /// A slot as an earlier supervisor left it.
     pub(crate) fn of_earlier(index: u32, uid: u32) -> Self {
-        Self { index, uid: Some(uid), limits: None }
+        Self { index, uid: Some(uid), limits: None, shim: None }
     }
 
     /// Forgets what it is set to, so that all is made and set again.
@@ -68,11 +107,16 @@ impl Slots {
 
     /// Takes back the slots of an earlier supervisor: those not `in_use` and provably empty.
     pub(crate) fn reclaim(&mut self, in_use: &[u32], cgroups: &Cgroups) {
-        for index in 0..self.next {
-            let slot = Slot { index, uid: None, limits: None };
+        let mut patience = LEAVE_PATIENCE;
+        for index in (0..self.next).filter(|index| !in_use.contains(index)) {
+            while self.try_lock(index).is_err() && patience > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+                patience -= 1;
+            }
+            let slot = Slot::new(index);
             // After a restart of the machine the groups are gone.
             let empty = || cgroups.create(&slot.group()).is_ok() && cgroups.is_empty(&slot.group());
-            if !in_use.contains(&index) && self.try_lock(index).is_ok() && empty() {
+            if self.try_lock(index).is_ok() && empty() {
                 self.release(slot);
             }
         }
@@ -84,7 +128,7 @@ impl Slots {
     }
 
     /// Takes the lock of a slot, which its shim inherits. Fails while any process has it: its
-    /// shim, or a child of it that has not become the user's program.
+    /// shim, even one that waits for work, or a child of it that has not become the user's program.
     pub(crate) fn try_lock(&self, index: u32) -> io::Result<File> {
         let file = self.open_lock(&format!("{index}.lock"))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -98,10 +142,12 @@ impl Slots {
 
     /// An empty slot for a task of `uid`, its limits set.
     pub(crate) fn acquire(&mut self, uid: u32, limits: &Limits, cgroups: &Cgroups) -> io::Result<Slot> {
-        let same = self.free.iter().rposition(|slot| slot.uid == Some(uid));
-        let mut slot = match same {
+        // The shim that a slot had may be about to end.
+        let ready = |slot: &Slot| slot.shim.is_some() || self.try_lock(slot.index).is_ok();
+        let same = self.free.iter().rposition(|slot| slot.uid == Some(uid) && ready(slot));
+        let mut slot = match same.or_else(|| self.free.iter().rposition(ready)) {
             Some(position) => self.free.swap_remove(position),
-            None => self.free.pop().unwrap_or_else(|| self.fresh()),
+            None => self.fresh(),
         };
         match self.prepare(&mut slot, uid, limits, cgroups) {
             Ok(()) => Ok(slot),
@@ -115,7 +161,7 @@ impl Slots {
 
     fn fresh(&mut self) -> Slot {
         self.next += 1;
-        Slot { index: self.next - 1, uid: None, limits: None }
+        Slot::new(self.next - 1)
     }
 
     fn prepare(&self, slot: &mut Slot, uid: u32, limits: &Limits, cgroups: &Cgroups) -> io::Result<()> {
@@ -136,13 +182,15 @@ impl Slots {
             }
             slot.uid = Some(uid);
         }
-        cgroups.reset(&group);
         Ok(())
     }
 
-    /// Takes a slot back whose cgroup is empty. What was left in scratch is erased by a process
+    /// Takes a slot back whose cgroup is empty. What its shim left in scratch is erased by a process
     /// of its own, as that may take long; where that fails, the slot is retired.
-    pub(crate) fn release(&mut self, slot: Slot) {
+    pub(crate) fn release(&mut self, mut slot: Slot) {
+        if self.free.iter().filter(|slot| slot.shim.is_some()).count() >= IDLE_SHIMS {
+            slot.shim = None;
+        }
         if is_clean(&self.scratch(slot.index)) {
             self.free.push(slot);
         } else if let Ok(pid) = self.fork_eraser(slot.index) {
@@ -168,8 +216,12 @@ impl Slots {
         }
     }
 
-    /// One of our children ended with this wait status, perhaps one that erased a slot's scratch.
+    /// One of our children ended with this wait status: perhaps a shim that waited for work, or one
+    /// that erased a slot's scratch.
     pub(crate) fn child_ended(&mut self, pid: i32, status: i32) {
+        for slot in self.free.iter_mut().chain(self.erased_by.values_mut()) {
+            slot.shim.take_if(|shim| shim.pid == pid);
+        }
         if let Some(slot) = self.erased_by.remove(&pid)
             && status == 0
         {
@@ -184,6 +236,16 @@ fn is_clean(dir: &Path) -> bool {
         Ok(std::fs::metadata(dir)?.mode() & 0o7777 == MODE && std::fs::read_dir(dir)?.next().is_none())
     };
     look().unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Deletes the files of a trivial job, for which nobody needs to be forked. What it leaves is
+/// erased later.
+pub(crate) fn tidy(scratch: &Path) {
+    for entry in std::fs::read_dir(scratch).into_iter().flatten().flatten().take(FEW) {
+        if entry.metadata().is_ok_and(|meta| !meta.is_dir() && meta.len() <= SMALL) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Deletes what is in a directory, following no link out of it.

@@ -102,7 +102,7 @@ impl Supervisor {
         let devices = Devices::find(&config.devices, &config.nvidia);
         let cgroups = Cgroups::detect(&cgroup_base(dir), !devices.is_empty());
         // Out of the server's group, which may be killed as a whole.
-        if let Err(error) = cgroups.create("supervisor").and_then(|()| cgroups.join("supervisor")) {
+        if let Err(error) = cgroups.create("supervisor").and_then(|()| cgroups.open("supervisor")?.join()) {
             return Err(io::Error::new(error.kind(), format!("own cgroup: {error}")));
         }
         let boot_id = boot_id()?;
@@ -130,8 +130,11 @@ impl Supervisor {
 
     /// Waits until there is something to do. False if this process was told to end.
     fn wait(&mut self, next: Option<u64>) -> io::Result<bool> {
-        let mut fds =
-            vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        let mut fds = vec![
+            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(self.tasks.done(), PollFlags::IN),
+        ];
         for connection in &self.connections {
             let write = if connection.output.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), PollFlags::IN | write));

@@ -1,18 +1,23 @@
 //! What the supervisor knows of each task, and the way from start to proof of free.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use facts::TaskExit;
 use ops::ports::{NodeCommand, NodeReport, ReportBody, StartTask, TaskId, never_started};
+use rustix::pipe::{PipeFlags, pipe_with};
 use units::{Bytes, Epoch, Seq};
 
 use crate::cgroup::{Cgroups, Limits};
 use crate::devices::Devices;
-use crate::journal::{Entry, Journal, Nonce};
-use crate::shim::{self, Plan};
-use crate::slot::{Slot, Slots};
+use crate::journal::{self, Entry, Journal, Nonce};
+use crate::shim::{self, Done, Line, Plan};
+use crate::slot::{Shim, Slot, Slots};
 use crate::supervisor::SupervisorConfig;
 use crate::sys::{self, Fork};
 
@@ -26,6 +31,8 @@ const QUICK_LOOK: u64 = 2 * MS;
 /// A shim that has written its exit record and lives so much longer moves output of processes
 /// that its job left behind; or, without cgroups, waits for them.
 const LINGER: u64 = 50 * MS;
+/// Looks, a millisecond apart, at a task that an earlier supervisor was about to start.
+const RECOVER_LOOKS: u32 = 1_000;
 /// Report numbers are reserved so many at a time.
 const NUMBERS: u64 = 4_096;
 
@@ -54,8 +61,10 @@ struct Task {
     part: u32,
     /// Its shim is a child of an earlier supervisor, or of nobody.
     adopted: bool,
-    /// The shim is gone.
+    /// Its shim is done with it, or gone.
     gone: bool,
+    /// Its shim saw that nothing of it is left.
+    empty: bool,
     /// The shim has come so far that the user's program may have run.
     may_have_run: bool,
     /// The user's program: process and start.
@@ -84,6 +93,7 @@ impl Task {
             part,
             adopted: false,
             gone: false,
+            empty: false,
             may_have_run: false,
             began: None,
             said_running: false,
@@ -119,7 +129,8 @@ pub(crate) struct Tasks {
     /// Those not proven free.
     live: BTreeSet<TaskId>,
     by_nonce: HashMap<Nonce, TaskId>,
-    by_shim: HashMap<i32, TaskId>,
+    /// A pipe through which shims say that they are done with a task.
+    done: (OwnedFd, OwnedFd),
     epoch: Epoch,
     /// Owed to the server, oldest first.
     reports: VecDeque<NodeReport>,
@@ -147,7 +158,7 @@ impl Tasks {
             known: BTreeMap::new(),
             live: BTreeSet::new(),
             by_nonce: HashMap::new(),
-            by_shim: HashMap::new(),
+            done: pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?,
             epoch: Epoch(0),
             reports: VecDeque::new(),
             next_number: 1,
@@ -188,7 +199,7 @@ impl Tasks {
         self.next_number = self.numbers + 1;
         self.reserve_numbers()?;
         for (task, (decision, boot)) in decisions {
-            self.recover_task(task, decision, boot);
+            self.recover_task(task, decision, boot)?;
         }
         let in_use: Vec<u32> =
             self.known.values().filter_map(|task| task.slot.as_ref().map(|slot| slot.index)).collect();
@@ -196,8 +207,8 @@ impl Tasks {
         Ok(())
     }
 
-    fn recover_task(&mut self, id: TaskId, decision: Seq, boot: [u8; 16]) {
-        let Some(task) = self.known.get_mut(&id) else { return };
+    fn recover_task(&mut self, id: TaskId, decision: Seq, boot: [u8; 16]) -> io::Result<()> {
+        let Some(task) = self.known.get_mut(&id) else { return Ok(()) };
         if boot != self.boot_id {
             // Nothing survives a restart of the machine, nor do times of before mean anything.
             let own = task.end.take().filter(|_| !std::mem::take(&mut task.going_down));
@@ -206,14 +217,37 @@ impl Tasks {
             task.began = None;
             task.gone = true;
             task.slot = None;
-            return;
+            return Ok(());
         }
         let index = task.slot.as_ref().map_or(0, |slot| slot.index);
-        if !task.may_have_run && task.end.is_none() && self.slots.try_lock(index).is_ok() {
-            // The supervisor was killed between the record and the fork: it may be repeated.
-            self.journal.forget_start(id, decision);
-            self.forget(id);
+        // The supervisor may have been killed between the record and the order to the shim. A shim
+        // that got it says so, and one that did not ends, both at once.
+        for _ in 0..RECOVER_LOOKS {
+            let unlocked = self.slots.try_lock(index).is_ok();
+            self.read_facts()?;
+            let Some(task) = self.known.get(&id) else { return Ok(()) };
+            if task.may_have_run || task.end.is_some() {
+                break;
+            }
+            if unlocked {
+                // It may be repeated.
+                self.journal.forget_start(id, decision);
+                self.forget(id);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
+    }
+
+    /// Takes in what shims wrote since the last time.
+    fn read_facts(&mut self) -> io::Result<()> {
+        let mut facts = Vec::new();
+        self.journal.read(|_, entry| facts.push(entry))?;
+        for fact in facts {
+            self.take_fact(fact);
+        }
+        Ok(())
     }
 
     fn insert(&mut self, id: TaskId, task: Task) {
@@ -331,52 +365,68 @@ impl Tasks {
             Err(error) => (None, Some(error)),
         };
         let index = slot.as_ref().map_or(NO_SLOT, |slot| slot.index);
-        let part = self.journal.current().1;
+        let part = self.journal.current();
         let intent =
             Entry::Intent { task: id, decision: start.decision, nonce: start.nonce, slot: index, uid };
         self.journal.append(&[intent])?;
         self.insert(id, Task::new(start.nonce, slot, part));
-        let forked = match error {
-            None => self.fork_shim(start, index),
-            Some(error) => Err(("prepare slot", error)),
-        };
-        match forked {
-            Ok(pid) => {
-                self.by_shim.insert(pid, id);
-            }
-            Err((step, error)) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                let failed = Entry::failed(start.nonce, step, &error.to_string(), errno, sys::boottime());
-                self.journal.append(&[failed])?;
-                if let Some(task) = self.known.get_mut(&id) {
-                    task.gone = true;
-                }
+        let given = error.map_or_else(|| self.give_to_shim(start), |error| Err(("prepare slot", error)));
+        if let Err((step, error)) = given {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            let failed = Entry::failed(start.nonce, step, &error.to_string(), errno, sys::boottime());
+            self.journal.append(&[failed])?;
+            if let Some(task) = self.known.get_mut(&id) {
+                task.gone = true;
+                // What became of its shim is not known: the lock tells when it is gone.
+                task.slot.as_mut().map(|slot| slot.shim.take());
             }
         }
         Ok(())
     }
 
-    fn fork_shim(&mut self, start: &StartTask, index: u32) -> Result<i32, (&'static str, io::Error)> {
+    /// Gives a task to the shim of its slot, forked if there is none.
+    fn give_to_shim(&mut self, start: &StartTask) -> Result<(), (&'static str, io::Error)> {
+        let Some(task) = self.known.get_mut(&start.task) else { return Ok(()) };
+        let (part, Some(mut slot)) = (task.part, task.slot.take()) else { return Ok(()) };
+        let mut given = Ok(());
+        if slot.shim.is_none() {
+            given = self.fork_shim(slot.index, part).map(|shim| slot.shim = Some(shim));
+        }
+        if let (Ok(()), Some(shim)) = (&given, &mut slot.shim) {
+            given = shim.run(part, start).map_err(|error| ("reach shim", error));
+        }
+        if let Some(task) = self.known.get_mut(&start.task) {
+            task.slot = Some(slot);
+        }
+        given
+    }
+
+    fn fork_shim(&self, index: u32, part: u32) -> Result<Shim, (&'static str, io::Error)> {
         let lock = self.slots.try_lock(index).map_err(|error| ("lock slot", error))?;
-        let scratch = self.slots.scratch(index);
+        let (ours, theirs) = UnixStream::pair().map_err(|error| ("connect shim", error))?;
         match sys::fork().map_err(|error| ("fork shim", error))? {
-            Fork::Parent(pid) => Ok(pid),
+            Fork::Parent(pid) => Shim::new(pid, ours).map_err(|error| ("connect shim", error)),
             Fork::Child => {
-                let plan = Plan {
-                    journal: self.journal.current().0,
-                    lock: &lock,
-                    cgroups: &self.cgroups,
-                    group: &format!("slot-{index}"),
-                    scratch,
-                    terminal: terminal_path(&self.config.dir, start.task),
-                    witness: self.witness.as_deref(),
-                };
                 // A panic must not unwind into a second supervisor.
-                let run = std::panic::AssertUnwindSafe(|| shim::run(start, &plan));
-                let _ = std::panic::catch_unwind(run);
+                let serve = std::panic::AssertUnwindSafe(|| self.serve(index, part, &lock, theirs));
+                let _ = std::panic::catch_unwind(serve);
                 sys::exit_now(70)
             }
         }
+    }
+
+    /// The life of a shim.
+    fn serve(&self, index: u32, part: u32, lock: &File, tasks: UnixStream) -> io::Result<()> {
+        let plan = Plan {
+            dir: &self.config.dir,
+            journal: journal::open(&self.config.dir, part)?,
+            lock,
+            cgroups: &self.cgroups,
+            group: &format!("slot-{index}"),
+            scratch: self.slots.scratch(index),
+            witness: self.witness.as_deref(),
+        };
+        shim::serve(plan, Line { tasks, done: self.done.1.try_clone()? }, part)
     }
 
     /// Signals every process of a task, at once or as soon as it is there.
@@ -421,12 +471,35 @@ impl Tasks {
         if done.is_empty() { Ok(()) } else { self.journal.append(&done) }
     }
 
-    /// Waits for every child that has ended. Those that we did not fork are orphans of jobs.
+    /// Readable when a shim is done with a task.
+    pub(crate) fn done(&self) -> &OwnedFd {
+        &self.done.0
+    }
+
+    /// Learns which shims are done with their tasks, and waits for every child that has ended.
+    /// Those that we did not fork are orphans of jobs.
     pub(crate) fn reap(&mut self) {
+        let mut words = [0; size_of::<Done>() * 64];
+        while let Ok(count) = rustix::io::read(&self.done.0, &mut words) {
+            let (each, _) = words[..count].as_chunks::<{ size_of::<Done>() }>();
+            for (nonce, empty) in each.iter().filter_map(|done| done.split_first_chunk()) {
+                if let Some(task) = self.by_nonce.get(nonce).and_then(|id| self.known.get_mut(id)) {
+                    (task.gone, task.empty) = (true, *empty == [1]);
+                }
+            }
+            if count < words.len() {
+                break;
+            }
+        }
         while let Some((pid, status)) = sys::wait(-1, false) {
             self.slots.child_ended(pid, status);
-            if let Some(task) = self.by_shim.remove(&pid).and_then(|id| self.known.get_mut(&id)) {
-                task.gone = true;
+            for id in &self.live {
+                if let Some(task) = self.known.get_mut(id)
+                    && let Some(slot) = &mut task.slot
+                    && slot.shim.take_if(|shim| shim.pid == pid).is_some()
+                {
+                    task.gone = true;
+                }
             }
         }
     }
@@ -443,12 +516,8 @@ impl Tasks {
                 task.gone = self.slots.try_lock(index).is_ok();
             }
         }
-        // Read after looking who is gone: what a shim wrote, it wrote before it went.
-        let mut facts = Vec::new();
-        self.journal.read(|_, entry| facts.push(entry))?;
-        for fact in facts {
-            self.take_fact(fact);
-        }
+        // Read after looking who is gone: what a shim wrote, it wrote before.
+        self.read_facts()?;
         let mut next: Option<u64> = None;
         for id in self.live.clone() {
             if let Some(at) = self.look_at(id)? {
@@ -542,14 +611,17 @@ impl Tasks {
         Ok(Some(now + if now - since < LINGER { QUICK_LOOK } else { SLOW_LOOK }))
     }
 
-    /// The proof: first no shim, nor a child of it that is not yet the job; then an empty group.
+    /// The proof: first no shim at work, nor a child of it that is not yet the job; then an empty
+    /// group.
     fn is_free(&self, task: &Task) -> bool {
         let Some(slot) = &task.slot else { return true };
-        if self.slots.try_lock(slot.index).is_err() {
+        // A shim that is there still waits for its next task, or is not done with this one.
+        let left = if slot.shim.is_some() { task.gone } else { self.slots.try_lock(slot.index).is_ok() };
+        if !left {
             return false;
         }
         if self.cgroups.can_prove() {
-            return self.cgroups.is_empty(&slot.group());
+            return task.empty || self.cgroups.is_empty(&slot.group());
         }
         // The shim waited for all that descended from it, if it came to its end.
         let vanished = matches!(task.end, Some(End { exit: TaskExit::Unknown, .. }));

@@ -5,5 +5,6 @@ mod confinement;
 mod crash;
 mod outcomes;
 mod protocol;
+mod reuse;
 mod terminal;
 mod world;

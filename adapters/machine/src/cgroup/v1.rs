@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Hierarchy, Limits, kill_each, make, read_counter, read_processes, write};
+use super::{Hierarchy, Limits, kill_each, make, read_processes, write};
 
 /// CPU time is shared out in periods of this many microseconds.
 const PERIOD_US: u64 = 100_000;
@@ -89,24 +89,11 @@ impl Hierarchy for V1 {
         self.devices.is_some()
     }
 
-    fn reset(&self, group: &Path) {
-        let _ = write(&self.memory.join(group).join("memory.max_usage_in_bytes"), "0");
-    }
-
-    fn join(&self, group: &Path) -> io::Result<()> {
-        self.roots().try_for_each(|root| write(&root.join(group).join("cgroup.procs"), "0"))
-    }
-
     fn processes(&self, group: &Path) -> io::Result<Vec<i32>> {
         // A process can only leave one of them with rights that jobs do not have, except for
         // jobs of root: look in both that matter.
-        let mut pids = read_processes(&self.pids.join(group).join("cgroup.procs"))?;
-        pids.extend(read_processes(&self.memory.join(group).join("cgroup.procs"))?);
-        Ok(pids)
-    }
-
-    fn is_empty(&self, group: &Path) -> io::Result<bool> {
-        Ok(self.processes(group)?.is_empty())
+        let lists = self.proofs(group).into_iter().map(|file| read_processes(&file));
+        Ok(lists.collect::<io::Result<Vec<_>>>()?.concat())
     }
 
     fn kill(&self, group: &Path) -> io::Result<()> {
@@ -114,12 +101,23 @@ impl Hierarchy for V1 {
         Ok(())
     }
 
-    fn oom_kills(&self, group: &Path) -> Option<u64> {
-        read_counter(&self.memory.join(group).join("memory.oom_control"), "oom_kill")
+    fn entrances(&self, group: &Path) -> Vec<PathBuf> {
+        self.roots().map(|root| root.join(group).join("cgroup.procs")).collect()
     }
 
-    fn memory_peak(&self, group: &Path) -> Option<u64> {
-        let text = std::fs::read_to_string(self.memory.join(group).join("memory.max_usage_in_bytes"));
-        text.ok()?.trim().parse().ok()
+    fn proofs(&self, group: &Path) -> Vec<PathBuf> {
+        [&self.pids, &self.memory].map(|root| root.join(group).join("cgroup.procs")).to_vec()
+    }
+
+    fn reset(&self, group: &Path) -> PathBuf {
+        self.peak(group)
+    }
+
+    fn oom_counter(&self, group: &Path) -> Option<PathBuf> {
+        Some(self.memory.join(group).join("memory.oom_control"))
+    }
+
+    fn peak(&self, group: &Path) -> PathBuf {
+        self.memory.join(group).join("memory.max_usage_in_bytes")
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Hierarchy, Limits, device_program, kill_each, make, read_counter, read_processes, write};
+use super::{Hierarchy, Limits, device_program, kill_each, make, read_processes, write};
 
 /// CPU time is shared out in periods of this many microseconds.
 const PERIOD_US: u64 = 100_000;
@@ -95,24 +95,8 @@ impl Hierarchy for V2 {
         self.devices
     }
 
-    /// `memory.peak` can only be restarted for one open file: see `memory_peak` of the shim,
-    /// which tells a peak only where it is higher than all before.
-    fn reset(&self, group: &Path) {
-        // A task that froze itself and was killed leaves a group that would freeze the next one.
-        let _ = write(&self.root.join(group).join("cgroup.freeze"), "0");
-    }
-
-    fn join(&self, group: &Path) -> io::Result<()> {
-        write(&self.root.join(group).join("cgroup.procs"), "0")
-    }
-
     fn processes(&self, group: &Path) -> io::Result<Vec<i32>> {
         read_processes(&self.root.join(group).join("cgroup.procs"))
-    }
-
-    fn is_empty(&self, group: &Path) -> io::Result<bool> {
-        let events = super::read_file(&self.root.join(group).join("cgroup.events"))?;
-        Ok(events.is_empty() || events.lines().any(|line| line == "populated 0"))
     }
 
     fn kill(&self, group: &Path) -> io::Result<()> {
@@ -123,14 +107,26 @@ impl Hierarchy for V2 {
         Ok(())
     }
 
-    fn oom_kills(&self, group: &Path) -> Option<u64> {
-        if !self.has("memory") {
-            return None;
-        }
-        read_counter(&self.root.join(group).join("memory.events"), "oom_kill")
+    fn entrances(&self, group: &Path) -> Vec<PathBuf> {
+        vec![self.root.join(group).join("cgroup.procs")]
     }
 
-    fn memory_peak(&self, group: &Path) -> Option<u64> {
-        std::fs::read_to_string(self.root.join(group).join("memory.peak")).ok()?.trim().parse().ok()
+    fn proofs(&self, group: &Path) -> Vec<PathBuf> {
+        vec![self.root.join(group).join("cgroup.events")]
+    }
+
+    /// A task that froze itself and was killed leaves a group that would freeze the next one.
+    fn reset(&self, group: &Path) -> PathBuf {
+        self.root.join(group).join("cgroup.freeze")
+    }
+
+    fn oom_counter(&self, group: &Path) -> Option<PathBuf> {
+        self.has("memory").then(|| self.root.join(group).join("memory.events"))
+    }
+
+    /// It can only be restarted for one open file, and not on every kernel: the shim tells a peak
+    /// only where it is higher than all before.
+    fn peak(&self, group: &Path) -> PathBuf {
+        self.root.join(group).join("memory.peak")
     }
 }
