@@ -1,25 +1,25 @@
 //! What the supervisor knows of each task, and the way from start to proof of free.
 
+mod recover;
+mod start;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use facts::TaskExit;
-use ops::ports::{NodeCommand, NodeReport, ReportBody, StartTask, TaskId, never_started};
+use ops::ports::{NodeCommand, NodeReport, ReportBody, TaskId, never_started};
 use rustix::pipe::{PipeFlags, pipe_with};
-use units::{Bytes, Epoch, Seq};
+use units::{Bytes, Epoch};
 
-use crate::cgroup::{Cgroups, Limits};
+use crate::cgroup::Cgroups;
 use crate::devices::Devices;
-use crate::journal::{self, Entry, Journal, Nonce};
-use crate::shim::{self, Done, Line, Plan};
-use crate::slot::{Shim, Slot, Slots};
+use crate::journal::{Entry, Journal, Nonce};
+use crate::shim::Done;
+use crate::slot::{Slot, Slots};
 use crate::supervisor::SupervisorConfig;
-use crate::sys::{self, Fork};
+use crate::sys;
 
 const MS: u64 = 1_000_000;
 /// A task that ends sooner is not reported as running first.
@@ -31,8 +31,6 @@ const QUICK_LOOK: u64 = 2 * MS;
 /// A shim that has written its exit record and lives so much longer moves output of processes
 /// that its job left behind; or, without cgroups, waits for them.
 const LINGER: u64 = 50 * MS;
-/// Looks, a millisecond apart, at a task that an earlier supervisor was about to start.
-const RECOVER_LOOKS: u32 = 1_000;
 /// Report numbers are reserved so many at a time.
 const NUMBERS: u64 = 4_096;
 
@@ -169,77 +167,6 @@ impl Tasks {
         Ok(tasks)
     }
 
-    fn recover(&mut self) -> io::Result<()> {
-        let mut entries = Vec::new();
-        self.journal.read(|part, entry| entries.push((part, entry)))?;
-        let mut boot = self.boot_id;
-        let mut holders: BTreeMap<u32, TaskId> = BTreeMap::new();
-        let mut decisions: BTreeMap<TaskId, (Seq, [u8; 16])> = BTreeMap::new();
-        for (part, entry) in entries {
-            match entry {
-                Entry::Life { boot_id, epoch, numbers } => {
-                    boot = boot_id;
-                    self.epoch = self.epoch.max(epoch);
-                    self.numbers = self.numbers.max(numbers);
-                }
-                Entry::Intent { task, decision, nonce, slot, uid } => {
-                    decisions.insert(task, (decision, boot));
-                    // A slot is handed on only when the task before was proven free.
-                    let before = holders.insert(slot, task).and_then(|id| self.known.get_mut(&id));
-                    if let Some(before) = before {
-                        (before.slot, before.gone) = (None, true);
-                    }
-                    let slot = (slot != NO_SLOT).then(|| Slot::of_earlier(slot, uid));
-                    self.insert(task, Task { adopted: true, ..Task::new(nonce, slot, part) });
-                }
-                Entry::Done { task } => self.forget(task),
-                fact => self.take_fact(fact),
-            }
-        }
-        self.next_number = self.numbers + 1;
-        self.reserve_numbers()?;
-        for (task, (decision, boot)) in decisions {
-            self.recover_task(task, decision, boot)?;
-        }
-        let in_use: Vec<u32> =
-            self.known.values().filter_map(|task| task.slot.as_ref().map(|slot| slot.index)).collect();
-        self.slots.reclaim(&in_use, &self.cgroups);
-        Ok(())
-    }
-
-    fn recover_task(&mut self, id: TaskId, decision: Seq, boot: [u8; 16]) -> io::Result<()> {
-        let Some(task) = self.known.get_mut(&id) else { return Ok(()) };
-        if boot != self.boot_id {
-            // Nothing survives a restart of the machine, nor do times of before mean anything.
-            let own = task.end.take().filter(|_| !std::mem::take(&mut task.going_down));
-            let exit = own.map_or(TaskExit::NodeRestart, |end| end.exit);
-            task.end = Some(End::now(exit));
-            task.began = None;
-            task.gone = true;
-            task.slot = None;
-            return Ok(());
-        }
-        let index = task.slot.as_ref().map_or(0, |slot| slot.index);
-        // The supervisor may have been killed between the record and the order to the shim. A shim
-        // that got it says so, and one that did not ends, both at once.
-        for _ in 0..RECOVER_LOOKS {
-            let unlocked = self.slots.try_lock(index).is_ok();
-            self.read_facts()?;
-            let Some(task) = self.known.get(&id) else { return Ok(()) };
-            if task.may_have_run || task.end.is_some() {
-                break;
-            }
-            if unlocked {
-                // It may be repeated.
-                self.journal.forget_start(id, decision);
-                self.forget(id);
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
     /// Takes in what shims wrote since the last time.
     fn read_facts(&mut self) -> io::Result<()> {
         let mut facts = Vec::new();
@@ -346,87 +273,6 @@ impl Tasks {
             }
             NodeCommand::Acknowledge(number) => self.acknowledge(number),
         }
-    }
-
-    fn start(&mut self, start: &StartTask) -> io::Result<()> {
-        let id = start.task;
-        if self.known.contains_key(&id) || self.journal.has_start(id, start.decision) {
-            return Ok(());
-        }
-        let limits = Limits {
-            memory: (start.resources.memory.0 > 0).then_some(start.resources.memory),
-            cores: start.resources.cores.0,
-            pids: self.config.pids_max,
-            devices: self.devices.confine(start),
-        };
-        let uid = start.launch.uid;
-        let (slot, error) = match self.slots.acquire(uid, &limits, &self.cgroups) {
-            Ok(slot) => (Some(slot), None),
-            Err(error) => (None, Some(error)),
-        };
-        let index = slot.as_ref().map_or(NO_SLOT, |slot| slot.index);
-        let part = self.journal.current();
-        let intent =
-            Entry::Intent { task: id, decision: start.decision, nonce: start.nonce, slot: index, uid };
-        self.journal.append(&[intent])?;
-        self.insert(id, Task::new(start.nonce, slot, part));
-        let given = error.map_or_else(|| self.give_to_shim(start), |error| Err(("prepare slot", error)));
-        if let Err((step, error)) = given {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            let failed = Entry::failed(start.nonce, step, &error.to_string(), errno, sys::boottime());
-            self.journal.append(&[failed])?;
-            if let Some(task) = self.known.get_mut(&id) {
-                task.gone = true;
-                // What became of its shim is not known: the lock tells when it is gone.
-                task.slot.as_mut().map(|slot| slot.shim.take());
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a task to the shim of its slot, forked if there is none.
-    fn give_to_shim(&mut self, start: &StartTask) -> Result<(), (&'static str, io::Error)> {
-        let Some(task) = self.known.get_mut(&start.task) else { return Ok(()) };
-        let (part, Some(mut slot)) = (task.part, task.slot.take()) else { return Ok(()) };
-        let mut given = Ok(());
-        if slot.shim.is_none() {
-            given = self.fork_shim(slot.index, part).map(|shim| slot.shim = Some(shim));
-        }
-        if let (Ok(()), Some(shim)) = (&given, &mut slot.shim) {
-            given = shim.run(part, start).map_err(|error| ("reach shim", error));
-        }
-        if let Some(task) = self.known.get_mut(&start.task) {
-            task.slot = Some(slot);
-        }
-        given
-    }
-
-    fn fork_shim(&self, index: u32, part: u32) -> Result<Shim, (&'static str, io::Error)> {
-        let lock = self.slots.try_lock(index).map_err(|error| ("lock slot", error))?;
-        let (ours, theirs) = UnixStream::pair().map_err(|error| ("connect shim", error))?;
-        match sys::fork().map_err(|error| ("fork shim", error))? {
-            Fork::Parent(pid) => Shim::new(pid, ours).map_err(|error| ("connect shim", error)),
-            Fork::Child => {
-                // A panic must not unwind into a second supervisor.
-                let serve = std::panic::AssertUnwindSafe(|| self.serve(index, part, &lock, theirs));
-                let _ = std::panic::catch_unwind(serve);
-                sys::exit_now(70)
-            }
-        }
-    }
-
-    /// The life of a shim.
-    fn serve(&self, index: u32, part: u32, lock: &File, tasks: UnixStream) -> io::Result<()> {
-        let plan = Plan {
-            dir: &self.config.dir,
-            journal: journal::open(&self.config.dir, part)?,
-            lock,
-            cgroups: &self.cgroups,
-            group: &format!("slot-{index}"),
-            scratch: self.slots.scratch(index),
-            witness: self.witness.as_deref(),
-        };
-        shim::serve(plan, Line { tasks, done: self.done.1.try_clone()? }, part)
     }
 
     /// Signals every process of a task, at once or as soon as it is there.
