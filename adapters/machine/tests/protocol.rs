@@ -35,19 +35,21 @@ fn reports_are_numbered_and_repeated_until_acknowledged() {
         assert_eq!(world.run(&start), TaskExit::Exited(0));
     }
     let numbers: Vec<u64> = world.seen.iter().map(|report| report.number).collect();
-    assert_eq!(numbers, [1, 2, 3]);
-    world.send(NodeCommand::Acknowledge(2));
+    // On a busy machine a job lasts long enough to be told as running first.
+    let last = numbers.len() as u64;
+    assert_eq!(numbers, (1..=last).collect::<Vec<_>>());
+    world.send(NodeCommand::Acknowledge(last - 1));
     world.seen.clear();
     let known = world.hello(1);
     assert_eq!(known.len(), 1);
     assert_eq!(world.ended(known[0]).0, TaskExit::Exited(0));
-    assert_eq!(world.seen[0].number, 3);
+    assert_eq!(world.seen[0].number, last);
     world.kill_supervisor();
     world.start_supervisor();
     world.seen.clear();
     assert_eq!(world.hello(1), known);
     world.freed(known[0]);
-    assert!(world.seen[0].number > 3, "numbers go on over a restart");
+    assert!(world.seen[0].number > last, "numbers go on over a restart");
     let last = world.seen.last().unwrap().number;
     world.send(NodeCommand::Acknowledge(last));
     assert_eq!(world.hello(1), []);

@@ -3,16 +3,16 @@
 use std::fs;
 
 use facts::TaskExit;
-use ops::ports::NodeCommand;
+use ops::ports::{NodeCommand, ReportBody};
 use rustix::process::Signal;
 
 use crate::world::{GID, UID, World, change, is_root, kill, parent, until};
 
 /// Everything of a process that its parent could leave to it, one a line. A shell that waits blocks
-/// signals, so the last line becomes the program that reads them.
+/// signals, so the last line becomes the program that reads them. To list its descriptors takes one.
 const PROBE: &str = "echo $PPID; id -u; id -G; umask; ulimit -c; pwd; \
      cut -d' ' -f6 /proc/$$/stat | sed s/^$$\\$/leader/; \
-     ls /proc/$$/fd | tr '\\n' ' '; echo; env | grep -c SECRET; \
+     cd /proc/$$/fd; echo *; env | grep -c SECRET; \
      exec grep -E '^(SigBlk|SigIgn|NoNewPrivs):' /proc/self/status";
 
 #[test]
@@ -27,7 +27,7 @@ fn a_shim_leaves_nothing_of_a_job_to_the_next() {
         world.read(&format!("job-{attempt}.out"))
     };
     let clean = probe(&mut world, 1);
-    assert!(clean.contains("\nleader\n0 1 2 \n0\nSigBlk:\t0000000000000000\n"), "{clean}");
+    assert!(clean.contains("\nleader\n0 1 2 3\n0\nSigBlk:\t0000000000000000\n"), "{clean}");
 
     let mut other = world.shell(2, "exec 7>left; trap '' USR1; ulimit -c 0; umask 0; kill -KILL $$");
     change(&mut other, |launch| {
@@ -44,6 +44,22 @@ fn a_shim_leaves_nothing_of_a_job_to_the_next() {
     assert!(matches!(world.run(&failed), TaskExit::StartFailed(_)));
 
     assert_eq!(probe(&mut world, 5), clean, "the same shim, and nothing else differs");
+}
+
+#[test]
+fn each_job_is_told_its_own_processor_time() {
+    let mut world = World::new();
+    let mut cpu = |attempt, line| {
+        let start = world.shell(attempt, line);
+        world.start(&start);
+        world.wait("an end", |body| match body {
+            ReportBody::Ended { task, cpu, .. } if *task == start.task => *cpu,
+            _ => None,
+        })
+    };
+    let long = cpu(1, "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done");
+    let short = cpu(2, "exit 0");
+    assert!(short * 2 < long, "{short} ns and {long} ns");
 }
 
 #[test]
