@@ -1,12 +1,14 @@
-//! Quantities, time, money and typed ids.
+//! Quantities, time, money, typed ids and the names of GPU models.
 //!
 //! Every public value in Fourplane that has a unit has a type here. All arithmetic is on
 //! integers, so that two machines and two versions get the same answer.
 
+pub mod gpu;
 pub mod id;
 pub mod quantity;
 pub mod time;
 
+pub use gpu::{GpuForm, GpuModel, GpuName, GpuNameError, GpuResource, GpuVendor, MigExtras, MigProfile};
 pub use id::{
     ArrayIndex, AttemptId, DeviceIndex, Epoch, JobId, MemberId, NodeId, Rank, Seq, SubjectId, TeamId,
 };
