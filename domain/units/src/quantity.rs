@@ -23,12 +23,20 @@ pub enum QuantityError {
     /// A bare number where a unit decides the meaning.
     #[error("'{0}' has no unit; write {1}")]
     NoUnit(String, &'static str),
-    /// A unit that does not exist or that two habits read differently.
+    /// A unit that does not exist, or not for this kind of amount.
     #[error("'{0}' is not a known unit; write {1}")]
     UnknownUnit(String, &'static str),
     /// Not a number at all.
     #[error("'{0}' is not a number; write {1}")]
     NotANumber(String, &'static str),
+    /// A unit that two habits read differently.
+    #[error("'{text}' may mean {} or {}; write one of them", readings[0], readings[1])]
+    Ambiguous {
+        /// As written.
+        text: String,
+        /// Both ways to write it plainly.
+        readings: [String; 2],
+    },
     /// Larger than can be counted.
     #[error("'{0}' is too large")]
     TooLarge(String),
@@ -80,6 +88,7 @@ impl FromStr for Nanos {
         let (number, unit) = split(text, TIME_HELP)?;
         let scale: u64 = match unit {
             "" => return Err(QuantityError::NoUnit(text.to_owned(), TIME_HELP)),
+            "us" => 1_000,
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
             "m" | "min" => 60_000_000_000,
