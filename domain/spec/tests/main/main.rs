@@ -1,0 +1,6 @@
+//! What the files that users write are told.
+
+mod documents;
+mod examples;
+mod mistakes;
+mod noise;
