@@ -95,6 +95,19 @@ pub(crate) enum Command {
     /// Check the server's log
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Check a specification, and tell all that is wrong with it
+    Check {
+        /// The file; - reads standard input
+        #[arg(default_value = "fourplane.yaml")]
+        file: PathBuf,
+    },
+    /// Tell what a field of a specification is for, or what a finding means
+    Explain {
+        /// The field, such as compute.pools.shape.gpu, or the finding, such as FP1003; without it, the sections
+        path: Option<String>,
+    },
+    /// Print the JSON Schema of specifications
+    Schema,
     /// Watch over running jobs; started by `up`
     #[command(hide = true)]
     Supervisor {

@@ -77,6 +77,9 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Up(args) if args.detach => return commands::up::detach(&state(), printer),
         Command::Up(args) => return commands::up::serve(common, &state(), printer, args),
         Command::Audit(AuditCommand::Verify) => return commands::audit::verify(printer, &state()),
+        Command::Check { file } => return commands::spec::check(printer, file),
+        Command::Explain { path } => return commands::spec::explain(printer, path.as_deref()),
+        Command::Schema => return Ok(commands::spec::schema(printer)),
         _ => {}
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -112,7 +115,12 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Resume { node } => nodes::set_schedulable(common, printer, node.as_deref(), true, "").await,
         Command::Login => tokens::login(common, printer).await,
         Command::Token(command) => tokens::token(common, printer, command).await,
-        Command::Up(_) | Command::Audit(_) | Command::Supervisor { .. } => {
+        Command::Up(_)
+        | Command::Audit(_)
+        | Command::Check { .. }
+        | Command::Explain { .. }
+        | Command::Schema
+        | Command::Supervisor { .. } => {
             unreachable!("handled before a client is needed")
         }
     }

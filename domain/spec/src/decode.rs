@@ -45,6 +45,8 @@ impl From<usize> for Step<'_> {
 pub(crate) struct Context<'n> {
     path: Vec<Step<'n>>,
     pub(crate) findings: Findings,
+    /// Of the field that is being decoded.
+    example: &'static str,
     /// Per record and section, which of its fields occur that nothing acts on, and the record's path.
     later: BTreeMap<(usize, &'n str), Later>,
 }
@@ -87,7 +89,7 @@ pub(crate) fn join(path: &[Step<'_>]) -> String {
 
 impl<'n> Context<'n> {
     pub(crate) fn new(findings: Findings) -> Self {
-        Self { path: Vec::new(), findings, later: BTreeMap::new() }
+        Self { path: Vec::new(), findings, example: "", later: BTreeMap::new() }
     }
 
     /// Reports at the place where decoding stands.
@@ -96,8 +98,25 @@ impl<'n> Context<'n> {
         self.findings.add(code, span, path, message, hint);
     }
 
+    /// How the field is written, where its example is a scalar.
+    pub(crate) fn example(&self) -> Option<String> {
+        let is_scalar = !self.example.is_empty() && !self.example.starts_with(['[', '{']);
+        is_scalar.then(|| format!("write for example {}", self.example))
+    }
+
+    /// Decodes the value of a field.
+    pub(crate) fn field<T>(
+        &mut self,
+        name: &'n str,
+        example: &'static str,
+        decode: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.example = example;
+        self.below(name, decode)
+    }
+
     /// Decodes the value under a step.
-    pub(crate) fn field<T>(&mut self, step: impl Into<Step<'n>>, decode: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn below<T>(&mut self, step: impl Into<Step<'n>>, decode: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step.into());
         let value = decode(self);
         self.path.pop();
@@ -175,6 +194,9 @@ impl<'n> Context<'n> {
     }
 
     fn unknown_field(&mut self, entry: &Entry<'_>, record: &Record) {
+        if self.findings.count_only(Code::UnknownField) {
+            return;
+        }
         let names = || record.fields.iter().map(|field| field.name);
         let brought = OTHER_WORDS.iter().filter(|(word, _)| *word == entry.key).map(|(_, ours)| *ours);
         let meant = nearest(&entry.key, names())
@@ -194,7 +216,7 @@ impl<'n> Context<'n> {
             Presence::Optional => T::placeholder(),
             Presence::Default(text) => default(text),
             Presence::Required => {
-                let message = format!("the field '{}' is missing: {}", field.name, first_line(field.doc));
+                let message = format!("the field '{}' is missing: {}", field.name, summary(field.doc));
                 let hint = format!("add for example `{}: {}`", field.name, field.example);
                 self.report(Code::MissingField, node.head(), message, Some(hint));
                 T::placeholder()
@@ -206,7 +228,7 @@ impl<'n> Context<'n> {
     pub(crate) fn choice(&mut self, node: &Node<'_>, choices: &'static [Choice]) -> Option<usize> {
         let (text, _) = self.text(node, &Shape::Choice(choices).words())?;
         let found = choices.iter().position(|choice| choice.word == text);
-        if found.is_none() {
+        if found.is_none() && !self.findings.count_only(Code::UnknownChoice) {
             let words = || choices.iter().map(|choice| choice.word);
             let list = words().collect::<Vec<_>>().join(", ");
             let message = format!("'{}' is none of {list}", shorten(text));
@@ -252,9 +274,17 @@ fn record_words(record: &'static Record) -> String {
     }
 }
 
-fn first_line(doc: &str) -> &str {
-    let line = doc.trim_start();
-    line.split(['\n', '.']).next().unwrap_or(line).trim_end()
+/// The first sentence, to stand within another.
+fn summary(doc: &str) -> String {
+    let first = doc.trim().split(['\n', '.']).next().unwrap_or_default();
+    let mut letters = first.chars();
+    let (one, two) = (letters.next(), first.chars().nth(1));
+    match one {
+        Some(one) if two.is_some_and(char::is_lowercase) || two == Some(' ') => {
+            one.to_lowercase().chain(letters).collect()
+        }
+        _ => first.to_owned(),
+    }
 }
 
 /// Enough of a text to know it by, on one line.
@@ -286,7 +316,7 @@ impl<T: Decode> Decode for Vec<T> {
         match &node.value {
             Value::List(items) => {
                 let items = items.iter().enumerate();
-                items.map(|(at, item)| context.field(at, |context| T::decode(item, context))).collect()
+                items.map(|(at, item)| context.below(at, |context| T::decode(item, context))).collect()
             }
             _ => vec![T::decode(node, context)],
         }
@@ -306,7 +336,7 @@ impl<T: Decode> Decode for BTreeMap<Name, T> {
             return Self::new();
         };
         let pairs = entries.iter().map(|entry| {
-            context.field(&*entry.key, |context| {
+            context.below(&*entry.key, |context| {
                 (Name::read(&entry.key, entry.key_span, context), T::decode(&entry.value, context))
             })
         });

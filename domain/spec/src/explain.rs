@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use units::GpuModel;
 
+use crate::decode::Decode;
+use crate::model::Cluster;
 use crate::nearest::nearest;
 use crate::shape::{Choice, Field, Presence, Record, Shape, Status};
 use crate::top;
@@ -103,7 +105,24 @@ fn is_gpu(shape: &'static Shape) -> bool {
     }
 }
 
+/// The file as a whole, as if it were a field.
+const WHOLE: Field = Field {
+    name: "fourplane.yaml",
+    doc: "A specification: what a cluster is for, what it is made of, who may use it and what it costs.",
+    shape: Cluster::SHAPE,
+    presence: Presence::Required,
+    ids: &[],
+    status: Status::Checked,
+    example: "",
+    since: "0.1.0",
+};
+
 impl Explanation {
+    /// The file as a whole.
+    pub fn top() -> Self {
+        Self { path: WHOLE.name.to_owned(), field: &WHOLE }
+    }
+
     /// The path without indexes.
     pub fn path(&self) -> &str {
         &self.path

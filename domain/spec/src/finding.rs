@@ -62,6 +62,13 @@ macro_rules! codes {
             pub fn severity(self) -> Severity {
                 match self { $(Self::$name => Severity::$severity),* }
             }
+
+            /// What its page says.
+            pub fn page_text(self) -> &'static str {
+                match self {
+                    $(Self::$name => include_str!(concat!("../../../docs/findings/FP", $number, ".md"))),*
+                }
+            }
         }
     };
 }
@@ -154,6 +161,11 @@ impl Code {
     pub fn page(self) -> String {
         format!("docs/findings/{self}.md")
     }
+
+    /// The code that is written `FP1003`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.to_string().eq_ignore_ascii_case(text))
+    }
 }
 
 impl fmt::Display for Code {
@@ -180,6 +192,16 @@ impl Findings {
     /// Findings that are kept.
     const MOST: usize = 500;
 
+    /// Whether no more are kept; then this one is counted, and its message need not be made.
+    pub(crate) fn count_only(&mut self, code: Code) -> bool {
+        let is_full = self.list.len() >= Self::MOST;
+        if is_full {
+            self.more += 1;
+            self.has_errors |= code.severity() == Severity::Error;
+        }
+        is_full
+    }
+
     pub(crate) fn add(
         &mut self,
         code: Code,
@@ -188,13 +210,12 @@ impl Findings {
         message: String,
         hint: Option<String>,
     ) {
-        self.has_errors |= code.severity() == Severity::Error;
-        if self.list.len() < Self::MOST {
-            let (severity, page) = (code.severity(), code.page());
-            self.list.push(Finding { code, severity, path, span, message, hint, page });
-        } else {
-            self.more += 1;
+        if self.count_only(code) {
+            return;
         }
+        let (severity, page) = (code.severity(), code.page());
+        self.has_errors |= severity == Severity::Error;
+        self.list.push(Finding { code, severity, path, span, message, hint, page });
     }
 
     /// Whether an error was found within `span`.

@@ -25,6 +25,7 @@ pub use render::Colour;
 pub use scalar::{Count, Date, FailureBasis, FailureRate, Label, Name, Nodes, Ratio};
 pub use schema::json_schema;
 pub use span::{Position, Span};
+pub use tree::MOST_BYTES;
 
 use crate::decode::{Context, Decode};
 use crate::finding::Findings;
@@ -114,8 +115,8 @@ fn text<'s>(bytes: &'s [u8], findings: &mut Findings) -> Option<&'s str> {
 /// The place after some text.
 fn position(before: &[u8]) -> Position {
     let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let text = String::from_utf8_lossy(before);
-    let line = text.matches('\n').count() + 1;
-    let column = text.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
+    let text = String::from_utf8_lossy(before).replace("\r\n", "\n");
+    let line = text.matches(['\n', '\r']).count() + 1;
+    let column = text.chars().rev().take_while(|letter| !matches!(letter, '\n' | '\r')).count() + 1;
     Position { offset: small(before.len()), line: small(line), column: small(column) }
 }

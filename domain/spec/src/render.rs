@@ -8,8 +8,8 @@ use crate::Checked;
 use crate::decode::shorten;
 use crate::finding::{Finding, Severity};
 
-/// Columns of the file that are shown around a finding.
-const SHOWN: usize = 100;
+/// Columns of a line that are shown; of a longer one, what is around the finding.
+const SHOWN: usize = 120;
 
 /// How findings are coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,18 +107,18 @@ impl Checked<'_> {
     /// is near; what a terminal would not print as it is stands as a blank or a replacement character.
     fn snippet(&self, finding: &Finding) -> Option<(String, usize, usize)> {
         let (start, end) = (finding.span.start.offset as usize, finding.span.end.offset as usize);
-        let from = self.source.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
+        let from = self.source.get(..start)?.rfind(['\n', '\r']).map_or(0, |at| at + 1);
         let line = self.source[from..].split(['\n', '\r']).next()?;
-        let line_end = from + line.len();
-        let lead = self.source.get(from..start.min(line_end))?.trim_start_matches('\u{feff}');
-        let marked =
-            self.source.get(start.min(line_end)..end.clamp(start, line_end).max(start.min(line_end)))?;
-        let rest = self.source.get(start.min(line_end) + marked.len()..line_end)?;
+        let end = end.clamp(start, from + line.len());
+        let lead = self.source.get(from..start)?.trim_start_matches('\u{feff}');
+        let marked = self.source.get(start..end)?;
+        let rest = self.source.get(end..from + line.len())?;
         let lead_count = lead.chars().count();
-        let cut = lead_count.saturating_sub(SHOWN / 2);
+        let is_long = line.chars().count() > SHOWN;
+        let cut = if is_long { lead_count.saturating_sub(SHOWN / 2) } else { 0 };
         let lead: String = lead.chars().skip(cut).map(printable).collect();
         let dots = if cut > 0 { "..." } else { "" };
-        let room = SHOWN.saturating_sub(lead_count - cut);
+        let room = (SHOWN + 1).saturating_sub(lead_count - cut);
         let tail: String = marked.chars().chain(rest.chars()).take(room).map(printable).collect();
         let more = if marked.chars().count() + rest.chars().count() > room { "..." } else { "" };
         let under: usize = marked.chars().take(room).map(|letter| width(printable(letter))).sum();

@@ -31,45 +31,40 @@ pub(crate) struct Rules<'a, 's> {
 }
 
 impl Rules<'_, '_> {
-    /// The node at a path, or the nearest above it.
-    fn node(&self, path: &[Step<'_>]) -> &Node<'_> {
-        let mut node = self.root;
+    /// The node at a path, or the nearest above it, and the key it stands under.
+    fn find(&self, path: &[Step<'_>]) -> (&Node<'_>, Option<Span>) {
+        let (mut node, mut under) = (self.root, None);
         for step in path {
             let next = match (step, &node.value) {
-                (Step::Key(key), _) => node.get(key).map(|entry| &entry.value),
-                (Step::Index(index), Value::List(items)) => items.get(*index),
+                (Step::Key(key), _) => node.get(key).map(|entry| (&entry.value, Some(entry.key_span))),
+                (Step::Index(index), Value::List(items)) => items.get(*index).map(|item| (item, None)),
                 // A lone value stands for a list of one.
-                (Step::Index(_), _) => Some(node),
+                (Step::Index(_), _) => Some((node, under)),
             };
             match next {
-                Some(next) => node = next,
+                Some(next) => (node, under) = next,
                 None => break,
             }
         }
-        node
+        (node, under)
     }
 
     /// Whether everything there could be read.
     fn is_whole(&self, path: &[Step<'_>]) -> bool {
-        !self.findings.has_errors || !self.findings.error_within(self.node(path).span)
+        !self.findings.has_errors || !self.findings.error_within(self.find(path).0.span)
     }
 
+    /// Reports at the value, or at the key of a list, which is long.
     fn report(&mut self, code: Code, path: &[Step<'_>], message: String, hint: Option<String>) {
-        let span = self.node(path).head();
-        self.report_at(code, path, span, message, hint);
-    }
-
-    fn report_at(
-        &mut self,
-        code: Code,
-        path: &[Step<'_>],
-        span: Span,
-        message: String,
-        hint: Option<String>,
-    ) {
-        if self.is_whole(path) {
-            self.findings.add(code, span, join(path), message, hint);
+        if !self.is_whole(path) {
+            return;
         }
+        let (node, under) = self.find(path);
+        let span = match node.value {
+            Value::List(_) => under.unwrap_or(node.head()),
+            _ => node.head(),
+        };
+        self.findings.add(code, span, join(path), message, hint);
     }
 }
 

@@ -121,7 +121,12 @@ impl<T: Written> Decode for T {
     fn decode<'n>(node: &'n Node<'_>, context: &mut Context<'n>) -> Self {
         let Some((text, _)) = context.text(node, T::FORM.what) else { return T::stand_in() };
         T::read(text).unwrap_or_else(|error| {
+            if context.findings.count_only(Code::BadForm) {
+                return T::stand_in();
+            }
             let (code, message, hint) = T::complain(&error);
+            let by_field = matches!(code, Code::NoUnit | Code::BadQuantity | Code::BadForm);
+            let hint = context.example().filter(|_| by_field).or(hint);
             context.report(code, node.span, message, hint);
             T::stand_in()
         })

@@ -5,8 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::shape::{Field, Presence, Record, Shape};
 use crate::top;
 
-/// The schema of the whole file, in the dialect 2020-12.
-pub fn json_schema() -> Value {
+/// The schema of the whole file, in the dialect 2020-12, ending in a line feed.
+pub fn json_schema() -> String {
+    let text = serde_json::to_string_pretty(&schema()).expect("a value is always JSON");
+    text + "\n"
+}
+
+fn schema() -> Value {
     let mut records = Map::new();
     let root = record(top(), &mut records);
     let mut schema = Map::new();

@@ -164,7 +164,7 @@ macro_rules! record {
                 $(let mut $field: Option<$type> = None;)*
                 let is_map = context.entries(node, record, |context, key, value| match key {
                     $(stringify!($field) => {
-                        $field = Some(context.field(stringify!($field), |context| {
+                        $field = Some(context.field(stringify!($field), $example, |context| {
                             <$type as $crate::decode::Decode>::decode(value, context)
                         }));
                         true

@@ -11,14 +11,15 @@ use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, St
 use crate::finding::{Code, Findings};
 use crate::span::{Position, Span};
 
-/// Bytes that are read: a specification of 3,000 pools has about 1 MiB.
-pub(crate) const MOST_BYTES: usize = 8 << 20;
+/// Bytes of a file that are read: a specification of 3,000 pools has about 1 MiB.
+pub const MOST_BYTES: usize = 8 << 20;
 /// Nodes of a file.
 const MOST_NODES: u32 = 500_000;
 /// Nodes that aliases may copy, over all aliases.
 const MOST_COPIED: u32 = 100_000;
 /// Collections within collections; the deepest field has 8.
 const DEEPEST: usize = 32;
+const TOO_DEEP: &str = "more lists and mappings stand within each other here than are read";
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -94,6 +95,16 @@ enum Content<'s> {
     Map { entries: Vec<Entry<'s>>, key: Option<Key<'s>> },
 }
 
+/// What a tag says about a scalar.
+enum Tagged {
+    /// Nothing, or what it looks like anyway.
+    Not,
+    /// That it is text.
+    Text,
+    /// Something that only another program knows.
+    Strange,
+}
+
 /// A key that waits for its value.
 enum Key<'s> {
     Text(Cow<'s, str>, Span),
@@ -116,7 +127,7 @@ pub(crate) fn parse<'s>(source: &'s str, findings: &mut Findings) -> Option<Node
     let bom = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let end = u32::try_from(source.len()).ok().filter(|_| source.len() <= MOST_BYTES);
     let Some(end) = end else {
-        let message = format!("the file has {} bytes; at most {MOST_BYTES} are read", source.len());
+        let message = format!("the file is larger than the {MOST_BYTES} bytes that are read");
         findings.add(Code::Limit, Span::START, String::new(), message, None);
         return None;
     };
@@ -161,19 +172,41 @@ impl<'s> Builder<'s, '_> {
 
     fn syntax(&mut self, error: &ScanError) -> Option<Node<'s>> {
         let at = self.position(*error.marker());
-        let hint = match error.kind() {
-            ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation => {
-                Some("YAML does not indent by tabs; write spaces")
+        let (message, hint) = match error.kind() {
+            ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
+                (Some("this line is indented by a tab"), Some("write spaces"))
             }
-            ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
-                Some("after a key there must be a colon and a space: `key: value`")
-            }
+            ErrorKind::MappingValueNotAllowed
+            | ErrorKind::SimpleKeyExpected
+            | ErrorKind::InvalidSimpleKey => (
+                Some("there cannot be a key here"),
+                Some("look at the line before: a colon needs a space after it"),
+            ),
+            ErrorKind::InvalidColonPlacement
+            | ErrorKind::UnclosedFlowCollection { .. }
+            | ErrorKind::ExpectedFlowMappingSeparator
+            | ErrorKind::ExpectedFlowSequenceSeparator => (
+                Some("a bracket is open, or a comma is missing"),
+                Some("close what begins with [ or { before"),
+            ),
+            ErrorKind::UnclosedQuotedScalar => (Some("the quote that begins here does not end"), None),
+            ErrorKind::ExpectedBlockMappingKey
+            | ErrorKind::ExpectedBlockSequenceEntry
+            | ErrorKind::InvalidIndentation => (
+                Some("this line is indented differently from those it belongs to"),
+                Some("let the keys of one mapping begin in one column"),
+            ),
             ErrorKind::UnexpectedCharacter { .. } => {
-                Some("put text that begins with this character in quotes")
+                (Some("text cannot begin with this character"), Some("put it in quotes"))
             }
-            _ => None,
+            ErrorKind::RecursionLimitExceeded => {
+                self.report(Code::Limit, Span { start: at, end: at }, TOO_DEEP.to_owned(), None);
+                return None;
+            }
+            _ => (None, None),
         };
-        self.report(Code::Syntax, Span { start: at, end: at }, error.info(), hint);
+        let message = message.map_or_else(|| error.info(), str::to_owned);
+        self.report(Code::Syntax, Span { start: at, end: at }, message, hint);
         None
     }
 
@@ -181,15 +214,19 @@ impl<'s> Builder<'s, '_> {
     fn event(&mut self, event: Event<'s>, span: Span) -> Option<()> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let plain = style == ScalarStyle::Plain && !self.tag_makes_text(tag.as_deref(), span);
-                self.close(Value::Text { text, plain }, span, 1, anchor)
+                let value = match self.tag(tag.as_deref(), span) {
+                    Tagged::Not => Value::Text { text, plain: style == ScalarStyle::Plain },
+                    Tagged::Text => Value::Text { text, plain: false },
+                    Tagged::Strange => Value::Broken,
+                };
+                self.close(value, span, 1, anchor)
             }
             Event::SequenceStart(style, anchor, tag) => {
-                self.tag_makes_text(tag.as_deref(), span);
+                self.tag(tag.as_deref(), span);
                 self.start(span, style, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(style, anchor, tag) => {
-                self.tag_makes_text(tag.as_deref(), span);
+                self.tag(tag.as_deref(), span);
                 self.start(span, style, anchor, Content::Map { entries: Vec::new(), key: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
@@ -202,16 +239,16 @@ impl<'s> Builder<'s, '_> {
         }
     }
 
-    /// Whether the tag says that a scalar is text. Tags of other programs are refused.
-    fn tag_makes_text(&mut self, tag: Option<&Tag>, span: Span) -> bool {
-        let Some(tag) = tag else { return false };
+    /// What a tag says. Tags of other programs are refused.
+    fn tag(&mut self, tag: Option<&Tag>, span: Span) -> Tagged {
+        let Some(tag) = tag else { return Tagged::Not };
         match tag.core_suffix() {
-            Some("str") => true,
-            Some("int" | "float" | "bool" | "null" | "map" | "seq") => false,
+            Some("str") => Tagged::Text,
+            Some("int" | "float" | "bool" | "null" | "map" | "seq") => Tagged::Not,
             _ => {
                 let message = format!("the tag {tag} means nothing here");
                 self.report(Code::Reference, span, message, Some("write the value itself"));
-                false
+                Tagged::Strange
             }
         }
     }
@@ -224,8 +261,7 @@ impl<'s> Builder<'s, '_> {
         content: Content<'s>,
     ) -> Option<()> {
         if self.open.len() >= DEEPEST {
-            let message = format!("more than {DEEPEST} lists and mappings stand within each other here");
-            self.report(Code::Limit, start, message, None);
+            self.report(Code::Limit, start, TOO_DEEP.to_owned(), None);
             return None;
         }
         let is_flow = style == StructureStyle::Flow;
@@ -306,12 +342,17 @@ impl<'s> Builder<'s, '_> {
     }
 
     /// Reports keys that stand twice, and adds what `<<` brings in where it is not set already.
-    fn merge(&mut self, entries: Vec<Entry<'s>>) -> Vec<Entry<'s>> {
+    fn merge(&mut self, mut entries: Vec<Entry<'s>>) -> Vec<Entry<'s>> {
         let twice = repeated(&entries);
         for &(first, again) in &twice {
             let line = entries[first].key_span.start.line;
             let message = format!("'{}' stands twice; the first is on line {line}", entries[again].key);
             self.report(Code::DuplicateKey, entries[again].key_span, message, Some("remove one of them"));
+        }
+        if !twice.is_empty() {
+            let again: BTreeSet<usize> = twice.into_iter().map(|(_, again)| again).collect();
+            let mut at = 0..;
+            entries.retain(|_| at.next().is_some_and(|at| !again.contains(&at)));
         }
         if !entries.iter().any(|entry| entry.key == "<<") {
             return entries;

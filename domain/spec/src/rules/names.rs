@@ -43,7 +43,7 @@ impl<'c> Known<'c> {
     /// Reports a use that names nothing.
     fn expect(&self, rules: &mut Rules<'_, '_>, name: &Name, path: &[Step<'_>]) {
         let is_unread = name.as_str().is_empty() || self.has_gap && rules.findings.has_errors;
-        if is_unread || self.names.contains(name.as_str()) {
+        if is_unread || self.names.contains(name.as_str()) || rules.findings.count_only(Code::Dangling) {
             return;
         }
         let hint = match nearest(name.as_str(), self.names.iter().copied()) {
@@ -84,7 +84,7 @@ pub(super) fn check(cluster: &Cluster, rules: &mut Rules<'_, '_>) {
     let told = told.map(|(at, one)| (&one.name, at!["notifications", at, "name"].to_vec()));
     Known::gather(rules, "notification", "notifications", told);
 
-    uses(cluster, rules, &engines, &pools);
+    uses(cluster, rules, &engines);
     for (at, queue) in cluster.queues.iter().enumerate() {
         for (of, pool) in queue.pools.iter().enumerate() {
             pools.expect(rules, pool, at!["queues", at, "pools", of]);
@@ -126,13 +126,14 @@ pub(super) fn check(cluster: &Cluster, rules: &mut Rules<'_, '_>) {
 }
 
 /// Engines that pools name, and engines that none does.
-fn uses(cluster: &Cluster, rules: &mut Rules<'_, '_>, engines: &Known<'_>, pools: &Known<'_>) {
+fn uses(cluster: &Cluster, rules: &mut Rules<'_, '_>, engines: &Known<'_>) {
     let mut used = BTreeSet::new();
     for (at, pool) in cluster.compute.iter().flat_map(|compute| compute.pools.iter().enumerate()) {
         engines.expect(rules, &pool.engine, at!["compute", "pools", at, "engine"]);
         used.insert(pool.engine.as_str());
     }
-    if pools.has_gap && rules.findings.has_errors {
+    // A name that is misspelt elsewhere is not unused.
+    if rules.findings.has_errors {
         return;
     }
     for (at, engine) in cluster.engines.iter().enumerate() {
