@@ -36,6 +36,8 @@ enum Bench {
     Submit(bench::submit::Options),
     /// Instructions an event, with a short and a long queue.
     Instructions(bench::instructions::Options),
+    /// Checking a specification of 300 and of 3,000 pools, against reading its YAML alone.
+    Check(bench::check::Options),
     /// Reading the log back, starts, and memory.
     Replay(bench::replay::Options),
 }
@@ -50,6 +52,7 @@ fn main() -> Result<ExitCode> {
             return bench::submit::run(&options).map(|()| ExitCode::SUCCESS);
         }
         Task::Bench(Bench::Instructions(options)) => bench::instructions::run(&options)?,
+        Task::Bench(Bench::Check(options)) => bench::check::run(&options)?,
         Task::Bench(Bench::Replay(options)) => {
             return bench::replay::run(&options).map(|()| ExitCode::SUCCESS);
         }

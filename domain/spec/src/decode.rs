@@ -1,7 +1,7 @@
 //! From the tree to types. A mistake is reported and decoding goes on with a placeholder: the result is
 //! handed out only when there was no error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::{Code, Findings};
 use crate::nearest::nearest;
@@ -26,6 +26,8 @@ pub(crate) trait Decode: Sized {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step<'n> {
     Key(&'n str),
+    /// A key that the user chose.
+    Name(&'n str),
     Index(usize),
 }
 
@@ -81,7 +83,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
 pub(crate) fn join(path: &[Step<'_>]) -> String {
     let parts = path.iter().enumerate().flat_map(|(at, step)| match step {
         Step::Key(key) if at == 0 => [(*key).to_owned(), String::new()],
-        Step::Key(key) => [".".to_owned(), (*key).to_owned()],
+        Step::Key(key) | Step::Name(key) => [".".to_owned(), (*key).to_owned()],
         Step::Index(index) => [format!("[{index}]"), String::new()],
     });
     parts.collect()
@@ -240,20 +242,22 @@ impl<'n> Context<'n> {
 
     /// Notes, once a section, the fields that nothing acts on (D26: never silently ignored).
     pub(crate) fn tell_later(&mut self, root: &Node<'_>) {
-        let mut sections: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut sections: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for ((_, section), later) in std::mem::take(&mut self.later) {
             let fields = later.record.fields.iter().enumerate();
             for (_, field) in fields.filter(|(at, _)| later.fields & (1 << at) != 0) {
-                let path = if later.path.is_empty() { String::new() } else { format!("{}.", later.path) };
-                sections.entry(section).or_default().push(format!("{path}{}", field.name));
+                let point = if later.path.is_empty() { "" } else { "." };
+                sections.entry(section).or_default().insert(format!("{}{point}{}", later.path, field.name));
             }
         }
-        for (section, mut fields) in sections {
-            fields.sort();
-            fields.dedup();
+        let whole = sections.get("").cloned().unwrap_or_default();
+        for (section, fields) in sections.iter().filter(|(section, _)| !whole.contains(**section)) {
+            // What a field holds is told with it.
+            let above = |field: &str| field.match_indices('.').any(|(at, _)| fields.contains(&field[..at]));
+            let fields: Vec<_> = fields.iter().filter(|field| !above(field)).map(String::as_str).collect();
             let span = root.get(section).map_or_else(|| root.head(), |entry| entry.key_span);
             let message = format!("read, and nothing acts on it yet: {}", fields.join(", "));
-            self.findings.add(Code::NotEnforced, span, section.to_owned(), message, None);
+            self.findings.add(Code::NotEnforced, span, (*section).to_owned(), message, None);
         }
     }
 }
@@ -336,7 +340,7 @@ impl<T: Decode> Decode for BTreeMap<Name, T> {
             return Self::new();
         };
         let pairs = entries.iter().map(|entry| {
-            context.below(&*entry.key, |context| {
+            context.below(Step::Name(&entry.key), |context| {
                 (Name::read(&entry.key, entry.key_span, context), T::decode(&entry.value, context))
             })
         });

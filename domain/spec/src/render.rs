@@ -91,7 +91,8 @@ impl Checked<'_> {
         let margin = " ".repeat(number.len());
         let arrow = colour.paint("34", "-->");
         writeln!(out, "{margin}{arrow} {}:{}:{}", shorten_path(file), start.line, start.column)?;
-        if let Some((line, before, under)) = self.snippet(finding) {
+        let snippet = self.snippet(finding).filter(|_| finding.severity != Severity::Note);
+        if let Some((line, before, under)) = snippet {
             let bar = colour.paint("34", "|");
             let carets = colour.paint(ink, &"^".repeat(under));
             writeln!(out, "{margin} {bar}\n{} {bar} {line}", colour.paint("34", &number))?;

@@ -36,7 +36,9 @@ impl Rules<'_, '_> {
         let (mut node, mut under) = (self.root, None);
         for step in path {
             let next = match (step, &node.value) {
-                (Step::Key(key), _) => node.get(key).map(|entry| (&entry.value, Some(entry.key_span))),
+                (Step::Key(key) | Step::Name(key), _) => {
+                    node.get(key).map(|entry| (&entry.value, Some(entry.key_span)))
+                }
                 (Step::Index(index), Value::List(items)) => items.get(*index).map(|item| (item, None)),
                 // A lone value stands for a list of one.
                 (Step::Index(_), _) => Some((node, under)),

@@ -46,6 +46,16 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
 
 /// The instructions of one event, decisions included.
 fn count(options: &Options, event: &str, queued: u32) -> Result<u64> {
+    let run = |runner: &[&str]| {
+        let mut bench = bench(options, runner);
+        bench.args([event, &queued.to_string()]);
+        bench
+    };
+    callgrind("*measured_event*", run)
+}
+
+/// Instructions spent in functions of a name, by a benchmark that `bench` makes with a runner.
+pub(super) fn callgrind(name: &str, bench: impl FnOnce(&[&str]) -> Command) -> Result<u64> {
     let dir = std::path::absolute("target/bench")?;
     std::fs::create_dir_all(&dir)?;
     let profile = dir.join("callgrind.out");
@@ -54,11 +64,10 @@ fn count(options: &Options, event: &str, queued: u32) -> Result<u64> {
         "--quiet",
         "--tool=callgrind",
         "--collect-atstart=no",
-        "--toggle-collect=*measured_event*",
+        &format!("--toggle-collect={name}"),
         &format!("--callgrind-out-file={}", profile.display()),
     ];
-    let run = bench(options, &valgrind).args([event, &queued.to_string()]).stderr(Stdio::piped()).output();
-    let run = run.context("cargo bench")?;
+    let run = bench(&valgrind).stderr(Stdio::piped()).output().context("cargo bench")?;
     ensure!(run.status.success(), "is valgrind installed? {}", String::from_utf8_lossy(&run.stderr));
     total(&profile)
 }
@@ -71,11 +80,16 @@ fn total(profile: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// The benchmark, run under `runner`. With the features of the whole workspace nothing else is built anew.
 fn bench(options: &Options, runner: &[&str]) -> Command {
+    cargo_bench("instructions", options.smoke, runner)
+}
+
+/// A benchmark, run under `runner`; a smoke run is built without optimisation. With the features of the
+/// whole workspace nothing else is built anew.
+pub(super) fn cargo_bench(bench: &str, smoke: bool, runner: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["bench", "--quiet", "--workspace", "--bench", "instructions"]);
-    cargo.args(["--profile", if options.smoke { "dev" } else { "release" }]);
+    cargo.args(["bench", "--quiet", "--workspace", "--bench", bench]);
+    cargo.args(["--profile", if smoke { "dev" } else { "release" }]);
     if !runner.is_empty() {
         cargo.arg("--config").arg(format!("target.'cfg(unix)'.runner={runner:?}"));
     }

@@ -1,6 +1,7 @@
 //! Benchmarks against peers: rounds of each side alternate, so that the machine's moods hit all alike;
 //! medians and ratios are printed (docs/benchmarks.md).
 
+pub(crate) mod check;
 mod fourplane;
 mod http;
 pub(crate) mod instructions;
