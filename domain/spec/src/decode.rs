@@ -250,13 +250,20 @@ impl<'n> Context<'n> {
                 sections.entry(section).or_default().insert(format!("{}{point}{}", later.path, field.name));
             }
         }
-        let whole = sections.get("").cloned().unwrap_or_default();
+        let whole = sections.remove("").unwrap_or_default();
+        let names: Vec<_> = whole.iter().map(String::as_str).collect();
+        let also = match names.as_slice() {
+            [] => String::new(),
+            names => format!("; only the form is checked of {}", names.join(", ")),
+        };
+        let message = format!("a specification is checked, and nothing acts on it yet{also}");
+        self.findings.add(Code::NotEnforced, root.head(), String::new(), message, None);
         for (section, fields) in sections.iter().filter(|(section, _)| !whole.contains(**section)) {
             // What a field holds is told with it.
             let above = |field: &str| field.match_indices('.').any(|(at, _)| fields.contains(&field[..at]));
             let fields: Vec<_> = fields.iter().filter(|field| !above(field)).map(String::as_str).collect();
-            let span = root.get(section).map_or_else(|| root.head(), |entry| entry.key_span);
-            let message = format!("read, and nothing acts on it yet: {}", fields.join(", "));
+            let span = root.get(section).map_or(root.head(), |entry| entry.key_span);
+            let message = format!("only the form is checked of {}", fields.join(", "));
             self.findings.add(Code::NotEnforced, span, (*section).to_owned(), message, None);
         }
     }

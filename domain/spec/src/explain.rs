@@ -187,7 +187,7 @@ impl Explanation {
             "default": default,
             "example": field.example,
             "since": field.since,
-            "enforced": field.status == Status::Checked,
+            "status": status_words(field.status),
             "requirements": field.ids,
             "fields": below(field.shape).map(|(record, _)| record.fields.iter().map(|field| field.name).collect::<Vec<_>>()),
             "choices": choices(field.shape).iter().map(|choice| choice.word).collect::<Vec<_>>(),
@@ -215,7 +215,7 @@ fn presence_words(presence: Presence) -> String {
 
 fn status_words(status: Status) -> &'static str {
     match status {
-        Status::Checked => "checked against the rest of the file",
-        Status::Later => "read; nothing acts on it yet",
+        Status::Checked => "checked against the rest of the file; not enforced yet",
+        Status::Later => "only its form is checked; not enforced yet",
     }
 }

@@ -87,12 +87,12 @@ pub enum Presence {
     Default(&'static str),
 }
 
-/// What is done with a field today.
+/// What is done with a field today. Nothing is enforced yet: that will be a status of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// `check` holds it against the rest of the file.
     Checked,
-    /// It is read, and nothing acts on it yet.
+    /// Only its form is checked.
     Later,
 }
 

@@ -9,6 +9,7 @@ mod network;
 mod sbatch;
 mod service;
 mod shapes;
+mod spec;
 mod terminal;
 mod upgrade;
 mod users;

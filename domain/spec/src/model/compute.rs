@@ -51,11 +51,11 @@ record! {
         /// How its GPUs reach each other.
         intra: Option<Intra> { optional, [C2 N1], Checked, "nvswitch" },
         /// CPU cores, as the operating system counts them.
-        cpus: Count { required, [C3 B4], Checked, "192" },
+        cpus: Count { required, [C3 B4], Later, "192" },
         /// The CPU model.
         cpu: Option<String> { optional, [C3], Later, "Xeon 8480C" },
         /// Main memory.
-        ram: Bytes { required, [C3 B4], Checked, "2 TiB" },
+        ram: Bytes { required, [C3 B4], Later, "2 TiB" },
         /// NUMA domains.
         numa: Option<Count> { optional, [C3], Later, "2" },
         /// Local flash memory.
@@ -97,9 +97,9 @@ record! {
     /// Network cards of a node.
     pub struct Nics {
         /// How many.
-        count: Count { required, [C5 N3], Checked, "8" },
+        count: Count { required, [C5 N3], Later, "8" },
         /// The speed of each.
-        speed: BitsPerSec { required, [C5 N3], Checked, "400 Gb/s" },
+        speed: BitsPerSec { required, [C5 N3], Later, "400 Gb/s" },
         /// Whether GPUs read and write through them without the CPU.
         gpudirect: bool { default "false", [C5 N6], Checked, "true" },
     }

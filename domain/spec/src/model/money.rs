@@ -13,7 +13,7 @@ record! {
         /// The currency of everything here.
         currency: Currency { required, [O7], Checked, "USD" },
         /// The day the prices are from.
-        as_of: Date { required, [R9], Checked, "2026-11-01" },
+        as_of: Date { required, [R9], Later, "2026-11-01" },
         /// Where they come from.
         source: String { required, [R9], Later, "contract 4711" },
         /// What pools cost.

@@ -32,7 +32,7 @@ record! {
         /// Its name, unique among classes.
         name: Name { required, [K11], Checked, "high" },
         /// Higher starts earlier; 0 is usual.
-        value: i32 { required, [K11], Checked, "100" },
+        value: i32 { required, [K11], Later, "100" },
         /// Whether its jobs may stop preemptible ones.
         preempts: bool { default "false", [K11], Later, "true" },
     }

@@ -27,8 +27,7 @@ impl<'c> Known<'c> {
         section: &'static str,
         names: impl IntoIterator<Item = (&'c Name, Vec<Step<'p>>)>,
     ) -> Self {
-        let mut known =
-            Self { what, section, names: BTreeSet::new(), has_gap: !rules.is_whole(at![section]) };
+        let mut known = Self { what, section, names: BTreeSet::new(), has_gap: false };
         for (name, path) in names {
             if name.as_str().is_empty() {
                 known.has_gap = true;
@@ -37,12 +36,13 @@ impl<'c> Known<'c> {
                 rules.report(Code::NameTwice, &path, message, Some("give each a name of its own".to_owned()));
             }
         }
+        known.has_gap |= known.names.is_empty() && !rules.is_whole(at![section]);
         known
     }
 
     /// Reports a use that names nothing.
     fn expect(&self, rules: &mut Rules<'_, '_>, name: &Name, path: &[Step<'_>]) {
-        let is_unread = name.as_str().is_empty() || self.has_gap && rules.findings.has_errors;
+        let is_unread = name.as_str().is_empty() || self.has_gap;
         if is_unread || self.names.contains(name.as_str()) || rules.findings.count_only(Code::Dangling) {
             return;
         }

@@ -165,7 +165,7 @@ fn an_explanation_in_full() {
   default   none: it must be given
   example   slurm
   since     0.1.0
-  status    checked against the rest of the file
+  status    checked against the rest of the file; not enforced yet
   answers   K18, K19
 
   local       Fourplane's own, for one machine.
