@@ -78,12 +78,13 @@ fn every_field(visit: &mut dyn FnMut(&str, &'static Field)) {
 
 /// A file that holds nothing but one field's value, at its path.
 fn file_with(path: &str, value: &str) -> String {
-    let mut file = String::from("fourplane: 1\ncluster: c\n");
-    for (depth, step) in path.split('.').enumerate() {
-        file += &format!("{}{step}:", "  ".repeat(depth));
-        file += if depth == path.matches('.').count() { " " } else { "\n" };
-    }
-    file + value + "\n"
+    let last = path.matches('.').count();
+    let line = |(depth, step): (usize, &str)| {
+        let end = if depth == last { " " } else { "\n" };
+        ["  ".repeat(depth), step.to_owned(), ":".to_owned(), end.to_owned()].concat()
+    };
+    let lines: String = path.split('.').enumerate().map(line).collect();
+    format!("fourplane: 1\ncluster: c\n{lines}{value}\n")
 }
 
 #[test]
