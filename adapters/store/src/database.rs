@@ -178,6 +178,21 @@ pub(crate) fn check_format(db: &Connection, at: &Errors) -> Result<(), StoreErro
     }
 }
 
+/// Does `work` in one transaction, all of it or nothing, with statements that are parsed once.
+pub(crate) fn transact<T>(
+    db: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let run = |statement| db.prepare_cached(statement)?.execute([]).map(drop);
+    run("BEGIN IMMEDIATE")?;
+    let done = work(db).and_then(|done| run("COMMIT").map(|()| done));
+    // Some errors have ended the transaction already.
+    if done.is_err() && !db.is_autocommit() {
+        run("ROLLBACK")?;
+    }
+    done
+}
+
 /// Copies to the database what readers allow, without waiting for them. Returns how many
 /// frames the WAL has and how many of them are copied.
 pub(crate) fn copy_wal(db: &Connection) -> rusqlite::Result<(u32, u32)> {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use facts::Hash32;
-use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, Snapshot, StoreError, Visit};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, SideWrite, Snapshot, StoreError, Visit};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use units::{JobId, Seq};
 
 use crate::checkpoint::Checkpointer;
@@ -75,16 +75,11 @@ impl SqliteLog {
         result.map_err(|error| self.at(self.head.seq).sql("reading", error))
     }
 
-    fn commit(&mut self, batch: &Batch) -> Result<Head, StoreError> {
+    fn commit(&self, batch: &Batch) -> Result<Head, StoreError> {
         let at = self.at(self.head.seq.next());
         let head = self.head;
-        let mut transact = || {
-            let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let head = write(&transaction, head, batch)?;
-            transaction.commit()?;
-            Ok(head)
-        };
-        transact().map_err(|error| at.sql("appending to", error))
+        database::transact(&self.db, |db| write(db, head, batch))
+            .map_err(|error| at.sql("appending to", error))
     }
 
     /// With the reserve's space, and if that is not enough, with the WAL's own once it is copied:
@@ -237,35 +232,68 @@ impl SqliteLog {
     }
 }
 
-fn write(to: &Transaction<'_>, mut head: Head, batch: &Batch) -> rusqlite::Result<Head> {
+fn write(to: &Connection, mut head: Head, batch: &Batch) -> rusqlite::Result<Head> {
     let mut insert = to.prepare_cached("INSERT INTO event(seq, body, hash) VALUES (?1, ?2, ?3)")?;
     for body in &batch.events {
         head = head.then(body);
         insert.execute(params![head.seq.0.cast_signed(), body, head.hash.0])?;
     }
-    for row in &batch.idem {
-        to.prepare_cached("INSERT OR REPLACE INTO idem(key, request, seq, sum) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![row.key.0, row.request.0, row.seq.0.cast_signed(), rows::idem_sum(row)])?;
-    }
-    for (job, bytes) in &batch.payloads {
-        to.prepare_cached("INSERT OR REPLACE INTO payload(job, bytes, sum) VALUES (?1, ?2, ?3)")?
-            .execute(params![job.0.cast_signed(), bytes, rows::payload_sum(*job, bytes)])?;
-    }
-    for job in &batch.erase {
-        to.prepare_cached("DELETE FROM payload WHERE job = ?1")?.execute([job.0.cast_signed()])?;
-    }
-    for side in &batch.side {
-        let kind = rows::kind(side.table);
-        match &side.value {
-            Some(value) => to
-                .prepare_cached("INSERT OR REPLACE INTO side(kind, key, value, sum) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![kind, side.key, value, rows::side_sum(kind, &side.key, value)])?,
-            None => to
-                .prepare_cached("DELETE FROM side WHERE kind = ?1 AND key = ?2")?
-                .execute(params![kind, side.key])?,
-        };
+    each(
+        to,
+        "INSERT OR REPLACE INTO idem(key, request, seq, sum) VALUES (?1, ?2, ?3, ?4)",
+        &batch.idem,
+        |insert, row| {
+            insert.execute(params![row.key.0, row.request.0, row.seq.0.cast_signed(), rows::idem_sum(row)])
+        },
+    )?;
+    each(
+        to,
+        "INSERT OR REPLACE INTO payload(job, bytes, sum) VALUES (?1, ?2, ?3)",
+        &batch.payloads,
+        |insert, (job, bytes)| {
+            insert.execute(params![job.0.cast_signed(), bytes, rows::payload_sum(*job, bytes)])
+        },
+    )?;
+    each(to, "DELETE FROM payload WHERE job = ?1", &batch.erase, |delete, job| {
+        delete.execute([job.0.cast_signed()])
+    })?;
+    // In their order: a key may be written and deleted in one batch.
+    for same in batch.side.chunk_by(|a, b| a.value.is_some() == b.value.is_some()) {
+        write_side(to, same)?;
     }
     Ok(head)
+}
+
+/// Writes rows that all have a value, or deletes rows that all have none.
+fn write_side(to: &Connection, rows: &[SideWrite]) -> rusqlite::Result<()> {
+    if rows.iter().any(|row| row.value.is_none()) {
+        return each(to, "DELETE FROM side WHERE kind = ?1 AND key = ?2", rows, |delete, row| {
+            delete.execute(params![rows::kind(row.table), row.key])
+        });
+    }
+    each(
+        to,
+        "INSERT OR REPLACE INTO side(kind, key, value, sum) VALUES (?1, ?2, ?3, ?4)",
+        rows,
+        |insert, row| {
+            let (kind, value) = (rows::kind(row.table), row.value.as_deref().unwrap_or_default());
+            insert.execute(params![kind, row.key, value, rows::side_sum(kind, &row.key, value)])
+        },
+    )
+}
+
+/// Executes one statement for each of `rows`; it is not even looked up if there are none.
+fn each<T>(
+    to: &Connection,
+    statement: &str,
+    rows: &[T],
+    execute: impl Fn(&mut CachedStatement<'_>, &T) -> rusqlite::Result<usize>,
+) -> rusqlite::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut statement = to.prepare_cached(statement)?;
+    rows.iter().try_for_each(|row| execute(&mut statement, row).map(drop))
 }
 
 /// Compares the log's end with the head file.

@@ -8,6 +8,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
@@ -18,17 +19,36 @@ pub(crate) struct Reserve {
     bytes: u64,
     /// Held while the file goes: whoever finds it gone finds its space free as well.
     going: Arc<Mutex<()>>,
+    /// When there was room in plenty last.
+    plenty: Arc<Mutex<Option<Instant>>>,
 }
+
+/// Free space of so many reserves is room in plenty:
+const PLENTY: u64 = 8;
+/// it does not run out within this time, as no disk takes 100 GB a second.
+const MOMENT: Duration = Duration::from_millis(5);
 
 impl Reserve {
     pub(crate) fn new(dir: &Path, bytes: u64) -> Self {
-        Self { dir: dir.to_owned(), file: dir.join("reserve"), bytes, going: Arc::default() }
+        Self {
+            dir: dir.to_owned(),
+            file: dir.join("reserve"),
+            bytes,
+            going: Arc::default(),
+            plenty: Arc::default(),
+        }
     }
 
     /// Whether new work must be refused. Makes the reserve again once there is room for it.
     pub(crate) fn is_low(&self) -> bool {
+        let mut plenty = self.plenty.lock().unwrap_or_else(PoisonError::into_inner);
+        if plenty.is_some_and(|seen| seen.elapsed() < MOMENT) {
+            return false;
+        }
+        *plenty = None;
         let Some(free) = self.free() else { return true };
         if self.is_whole() {
+            *plenty = (free >= PLENTY.saturating_mul(self.bytes)).then(Instant::now);
             return free < self.bytes;
         }
         // Twice the size: once for the file, once beside it.

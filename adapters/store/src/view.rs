@@ -10,10 +10,10 @@ use facts::Hash32;
 use ops::ports::{Head, StoreError};
 use ops::view::{AttemptRow, Changed, JobFilter, JobRow, JobState, ViewReader, ViewStore};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use units::{AttemptId, JobId, Seq, SubjectId, TeamId, Timestamp};
 
-use crate::database::{Errors, touch_private};
+use crate::database::{Errors, touch_private, transact};
 
 /// Raised with every change of the tables or of a row's encoding: an older view is made again.
 const FORMAT: u32 = 2;
@@ -75,7 +75,8 @@ impl ViewStore for SqliteView {
     }
 
     fn write(&mut self, changed: &Changed, applied: Head) -> Result<(), StoreError> {
-        write(&mut self.db, changed, applied).map_err(|error| failed(&self.path, self.applied.seq, error))?;
+        transact(&self.db, |db| write(db, changed, applied))
+            .map_err(|error| failed(&self.path, self.applied.seq, error))?;
         self.applied = applied;
         Ok(())
     }
@@ -190,29 +191,23 @@ fn integer(id: u64) -> Value {
     Value::from(id.cast_signed())
 }
 
-fn write(db: &mut Connection, changed: &Changed, applied: Head) -> rusqlite::Result<()> {
-    let to = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+fn write(db: &Connection, changed: &Changed, applied: Head) -> rusqlite::Result<()> {
     for row in changed.jobs.values() {
-        write_job(&to, row)?;
+        write_job(db, row)?;
     }
     for row in changed.attempts.values() {
-        to.prepare_cached("INSERT OR REPLACE INTO attempt(id, job, body) VALUES (?1, ?2, ?3)")?
+        db.prepare_cached("INSERT OR REPLACE INTO attempt(id, job, body) VALUES (?1, ?2, ?3)")?
             .execute(params![row.id.0.cast_signed(), row.job.0.cast_signed(), encode(row)?])?;
     }
-    to.prepare_cached("UPDATE applied SET seq = ?1, hash = ?2")?
+    db.prepare_cached("UPDATE applied SET seq = ?1, hash = ?2")?
         .execute(params![applied.seq.0.cast_signed(), applied.hash.0])?;
-    to.commit()
+    Ok(())
 }
 
 fn write_job(db: &Connection, row: &JobRow) -> rusqlite::Result<()> {
-    let changed = db
-        .prepare_cached("UPDATE job SET state = ?2, ended = ?3, body = ?4 WHERE id = ?1")?
-        .execute(params![row.id.0.cast_signed(), row.state.word(), row.ended.map(|at| at.0), encode(row)?])?;
-    if changed == 1 {
-        return Ok(());
-    }
     db.prepare_cached(
-        "INSERT INTO job(id, owner, team, state, ended, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO job(id, owner, team, state, ended, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT(id) DO UPDATE SET state = ?4, ended = ?5, body = ?6",
     )?
     .execute(params![
         row.id.0.cast_signed(),
@@ -223,11 +218,8 @@ fn write_job(db: &Connection, row: &JobRow) -> rusqlite::Result<()> {
         encode(row)?
     ])?;
     for (key, value) in row.request.labels.iter() {
-        db.prepare_cached("INSERT INTO label(key, value, job) VALUES (?1, ?2, ?3)")?.execute(params![
-            key,
-            value,
-            row.id.0.cast_signed()
-        ])?;
+        db.prepare_cached("INSERT OR IGNORE INTO label(key, value, job) VALUES (?1, ?2, ?3)")?
+            .execute(params![key, value, row.id.0.cast_signed()])?;
     }
     Ok(())
 }
