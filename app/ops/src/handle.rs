@@ -1,7 +1,7 @@
 //! How the rest of the server talks to the writer.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use units::{JobId, Seq};
@@ -61,6 +61,7 @@ impl Default for Inbox {
 pub(crate) struct Progress {
     state: Mutex<ProgressState>,
     moved: Condvar,
+    asked: Condvar,
     hooks: Mutex<Vec<Hook>>,
 }
 
@@ -68,15 +69,37 @@ pub(crate) struct Progress {
 struct ProgressState {
     committed: Seq,
     applied: Seq,
+    /// What somebody waits to see in the view.
+    wanted: Seq,
 }
 
 impl Progress {
     pub(crate) fn committed(&self, seq: Seq) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).committed = seq;
+        self.lock().committed = seq;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ProgressState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until somebody wants to see what is not in the view, at most so long.
+    pub(crate) fn linger(&self, at_most: Duration) {
+        drop(self.asked.wait_timeout_while(self.lock(), at_most, |state| state.wanted <= state.applied));
+    }
+
+    fn settled(&self, seq: Seq, at_most: Duration) -> bool {
+        let mut state = self.lock();
+        if state.applied >= seq {
+            return true;
+        }
+        state.wanted = state.wanted.max(seq);
+        self.asked.notify_one();
+        let waited = self.moved.wait_timeout_while(state, at_most, |state| state.applied < seq);
+        waited.is_ok_and(|(state, _)| state.applied >= seq)
     }
 
     pub(crate) fn applied(&self, seq: Seq, jobs: &[JobId]) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).applied = seq;
+        self.lock().applied = seq;
         self.moved.notify_all();
         if !jobs.is_empty() {
             for hook in self.hooks.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
@@ -140,14 +163,12 @@ impl Handle {
 
     /// The last committed event.
     pub fn head(&self) -> Seq {
-        self.progress.state.lock().unwrap_or_else(PoisonError::into_inner).committed
+        self.progress.lock().committed
     }
 
     /// Waits until the view shows everything up to `seq`, at most so long. Blocks.
     pub fn settled(&self, seq: Seq, at_most: Duration) -> bool {
-        let state = self.progress.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.progress.moved.wait_timeout_while(state, at_most, |state| state.applied < seq);
-        waited.is_ok_and(|(state, _)| state.applied >= seq)
+        self.progress.settled(seq, at_most)
     }
 
     /// Calls `hook` with the jobs that changed, each time the view moves. Must not block.
@@ -163,5 +184,27 @@ impl Handle {
     /// Lets the writer finish what it has and stop.
     pub fn stop(&self) {
         drop(self.sender.send(Message::Stop));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_wants_to_see_more_ends_the_lingering() {
+        const LONG: Duration = Duration::from_secs(60);
+        let progress = Progress::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for seq in 1..=100 {
+                    progress.linger(LONG);
+                    progress.applied(Seq(seq), &[]);
+                }
+            });
+            for seq in 1..=100 {
+                assert!(progress.settled(Seq(seq), LONG / 2), "{seq}");
+            }
+        });
     }
 }

@@ -20,6 +20,10 @@ const DRAIN: usize = 512;
 /// Events that a view being caught up takes in one write.
 const REPLAY_BATCH: usize = 10_000;
 
+/// Changes gather for so long before the view is written, unless somebody waits for them: each
+/// write costs the writer's disk and processor, however few rows it has.
+const LINGER: Duration = Duration::from_millis(5);
+
 /// A view that could not be written is tried again after this time.
 const VIEW_RETRY: Duration = Duration::from_secs(1);
 
@@ -275,7 +279,11 @@ fn run_projector(
     let mut behind: Vec<(Vec<Envelope>, Head)> = Vec::new();
     loop {
         let next = if behind.is_empty() {
-            committed.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            let first = committed.recv();
+            if first.is_ok() {
+                progress.linger(LINGER);
+            }
+            first.map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             committed.recv_timeout(VIEW_RETRY)
         };

@@ -164,8 +164,11 @@ async fn events_tell_of_changes_and_a_slow_reader_is_told_that_it_lagged() {
             seen
         });
         let submit = request("POST", "/api/v1/jobs", &job(&json!({"name": "n".repeat(4_000)})).to_string());
+        // A list shows the last submission, so that each is told as a change of its own.
+        let list = request("GET", "/api/v1/jobs?limit=1", "");
         for _ in 0..3_000 {
             assert_eq!(exchange(&mut submitter, &submit).0, 201);
+            assert_eq!(exchange(&mut submitter, &list).0, 200);
         }
         assert!(reader.join().unwrap().contains("event: job"));
         let mut seen = Vec::new();
