@@ -87,9 +87,9 @@ impl Fourplane {
         }
     }
 
-    /// Submits one held job.
-    pub(super) fn submit(connection: &mut Connection) -> Result<()> {
-        submit(connection, &held()).map(drop)
+    /// The request that submits one held job.
+    pub(super) fn submission(connection: &Connection) -> Vec<u8> {
+        connection.request("POST", "/api/v1/jobs", &held().to_string())
     }
 
     /// Submits one held array.

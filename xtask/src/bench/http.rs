@@ -49,14 +49,25 @@ impl Connection {
 
     /// Sends a JSON request and returns the body of a 2xx answer.
     pub(super) fn send(&mut self, method: &str, path: &str, body: &str) -> Result<String> {
+        let request = self.request(method, path, body);
+        self.repeat(&request).with_context(|| format!("{method} {path}"))
+    }
+
+    /// A request's bytes, for [`Self::repeat`].
+    pub(super) fn request(&self, method: &str, path: &str, body: &str) -> Vec<u8> {
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\n{}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}",
             self.headers
         );
-        self.stream.get_mut().write_all(request.as_bytes())?;
+        request.into_bytes()
+    }
+
+    /// Sends a request that was made before.
+    pub(super) fn repeat(&mut self, request: &[u8]) -> Result<String> {
+        self.stream.get_mut().write_all(request)?;
         let (status, answer) = self.answer()?;
-        ensure!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        ensure!((200..300).contains(&status), "{status} {answer}");
         Ok(answer)
     }
 

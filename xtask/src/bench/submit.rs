@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::fourplane::Fourplane;
@@ -28,8 +28,8 @@ pub(crate) struct Options {
     jobs: usize,
 }
 
-/// Hands one held job over.
-type Submit = fn(&mut Connection) -> Result<()>;
+/// The request that hands one held job over; made once, as the client runs beside what it measures.
+type Request = fn(&Connection) -> Vec<u8>;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let common = &options.common;
@@ -47,11 +47,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         sync.extend(fdatasync(&dir.join("sync"), jobs.min(1_000))?);
         for (clients, sides) in CLIENTS.iter().zip(&mut rates) {
             if let Some(ours) = &ours {
-                sides.ours.measure(&ours.address, *clients, jobs, Fourplane::submit)?;
+                sides.ours.measure(&ours.address, *clients, jobs, Fourplane::submission)?;
             }
             if let Some(slurm) = &slurm {
                 let address = Address::Unix(slurm.rest());
-                sides.slurm.measure(&address, *clients, jobs.div_ceil(SLURM_SHARE), submit_to_slurm)?;
+                sides.slurm.measure(&address, *clients, jobs.div_ceil(SLURM_SHARE), slurm_submission)?;
                 slurm.clear()?;
             }
         }
@@ -87,11 +87,11 @@ struct Side {
 }
 
 impl Side {
-    fn measure(&mut self, address: &Address, clients: usize, count: usize, submit: Submit) -> Result<()> {
+    fn measure(&mut self, address: &Address, clients: usize, count: usize, request: Request) -> Result<()> {
         let start = Instant::now();
         let latencies = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..clients)
-                .map(|_| scope.spawn(move || submit_many(address, count.div_ceil(clients), submit)))
+                .map(|_| scope.spawn(move || submit_many(address, count.div_ceil(clients), request)))
                 .collect();
             clients
                 .into_iter()
@@ -130,18 +130,20 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-fn submit_many(address: &Address, count: usize, submit: Submit) -> Result<Vec<f64>> {
+fn submit_many(address: &Address, count: usize, request: Request) -> Result<Vec<f64>> {
     let mut connection = address.connect()?;
+    let request = request(&connection);
     let mut latencies = Vec::with_capacity(count);
     for _ in 0..count {
         let start = Instant::now();
-        submit(&mut connection)?;
+        let answer = connection.repeat(&request)?;
         latencies.push(micros(start.elapsed()));
+        ensure!(answer.contains("\"job"), "the answer names no job: {answer}");
     }
     Ok(latencies)
 }
 
-fn submit_to_slurm(connection: &mut Connection) -> Result<()> {
+fn slurm_submission(connection: &Connection) -> Vec<u8> {
     let body = serde_json::json!({
         "job": {
             "name": "bench", "partition": "batch", "hold": true, "time_limit": 5, "tasks": 1, "memory_per_node": 100,
@@ -150,10 +152,7 @@ fn submit_to_slurm(connection: &mut Connection) -> Result<()> {
         },
         "script": "#!/bin/sh\ntrue\n",
     });
-    let answer = connection.send("POST", "/slurm/v0.0.38/job/submit", &body.to_string())?;
-    let answer: serde_json::Value = serde_json::from_str(&answer)?;
-    answer["job_id"].as_u64().context("slurmrestd named no job")?;
-    Ok(())
+    connection.request("POST", "/slurm/v0.0.38/job/submit", &body.to_string())
 }
 
 /// How long overwriting and syncing 8 KiB of an allocated file takes, in microseconds.
