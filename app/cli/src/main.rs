@@ -27,6 +27,11 @@ use crate::failure::{Doing, Failure, USAGE};
 use crate::locate::Surroundings;
 use crate::output::Printer;
 
+/// A request's memory is taken by one thread and given back by another, the writer or the
+/// projector: the C library's allocators take locks for that (docs/benchmarks.md has the figures).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let code = match Cli::try_parse_from(&args) {

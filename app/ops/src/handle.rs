@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn whoever_wants_to_see_more_ends_the_lingering() {
-        const LONG: Duration = Duration::from_secs(60);
+        const LONG: Duration = Duration::from_mins(1);
         let progress = Progress::default();
         std::thread::scope(|scope| {
             scope.spawn(|| {
