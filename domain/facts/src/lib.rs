@@ -8,6 +8,7 @@ pub mod codec;
 pub mod envelope;
 pub mod event;
 pub mod index_set;
+pub mod inventory;
 pub mod job;
 pub mod labels;
 pub mod launch;
