@@ -18,7 +18,12 @@ const BANNED: &[(&str, &str)] = &[
 ];
 
 /// Crates that come in more than once, and whose fault it is. Remove a line when it is no longer needed.
-const DUPLICATES: &[(&str, &str)] = &[("embedded-io", "postcard names two releases as optional features")];
+const DUPLICATES: &[(&str, &str)] = &[
+    ("embedded-io", "postcard names two releases as optional features"),
+    ("syn", "nvml-wrapper's macros use the one before"),
+    ("thiserror", "nvml-wrapper uses the first"),
+    ("thiserror-impl", "nvml-wrapper uses the first"),
+];
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use ops::ports::StartTask;
 
-use crate::inventory::nvidia_gpus;
 use crate::sys;
 
 /// The major number of NVIDIA's device files (Linux `Documentation/admin-guide/devices.txt`).
@@ -27,7 +26,7 @@ impl Devices {
     /// Finds GPUs by their files in `dir` and by what the NVIDIA driver says in `nvidia`: its tools
     /// make the files at first use, be it a job's.
     pub(crate) fn find(dir: &Path, nvidia: &Path) -> Self {
-        let told = nvidia_gpus(nvidia).into_iter().map(|(minor, _)| (minor, (NVIDIA_MAJOR, minor)));
+        let told = nvidia_minors(nvidia).map(|minor| (minor, (NVIDIA_MAJOR, minor)));
         let found = character_devices(dir)
             .filter_map(|(name, numbers)| Some((name.strip_prefix("nvidia")?.parse().ok()?, numbers)));
         let gpus: BTreeMap<u32, Numbers> = told.chain(found).collect();
@@ -64,6 +63,14 @@ impl Devices {
 fn numbers(file: &Path) -> Option<Numbers> {
     let meta = file.metadata().ok()?;
     meta.file_type().is_char_device().then(|| sys::device_numbers(meta.rdev()))
+}
+
+/// The minor numbers that the NVIDIA driver's files about its GPUs tell.
+fn nvidia_minors(dir: &Path) -> impl Iterator<Item = u32> + use<> {
+    std::fs::read_dir(dir).into_iter().flatten().filter_map(|entry| {
+        let text = std::fs::read_to_string(entry.ok()?.path().join("information")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Device Minor:")?.trim().parse().ok())
+    })
 }
 
 /// The character devices of a directory, by name.

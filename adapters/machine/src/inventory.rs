@@ -1,122 +1,137 @@
-//! What this machine has.
+//! What this machine has, read from a tree of files and, on the machine itself, from its kernel and
+//! its GPU library. Nothing stops it: what cannot be read is told in its place.
 
+mod amd;
+mod cpu;
+mod disk;
+mod gpu;
+mod net;
+mod nvml;
+mod os;
+mod outside;
+mod pci;
+mod tree;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
-use units::Bytes;
+use facts::inventory::{FORMAT, Gpu, GpuPath, Inventory, Nic, PciPlace, RdmaPort, pcie_path};
+
+pub use nvml::{NvmlProbe, nvml_main};
+use tree::Tree;
 
 use crate::cgroup::{CgroupKind, Cgroups};
+use crate::supervisor::cgroup_base;
 
-/// One GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    /// What identifies it for ever: its UUID (decision D11).
-    pub key: String,
-    /// Its model, as the driver says it.
-    pub model: String,
-    /// Whether it is made up, for rehearsals and tests.
-    pub simulated: bool,
+/// Where to look, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The root of the tree; `/` is the machine itself.
+    pub root: &'a Path,
+    /// How to ask NVIDIA's library, which speaks of the machine itself and not of a copy.
+    pub nvml: Option<&'a NvmlProbe>,
+    /// The supervisor's directory, whose jobs are not outside.
+    pub own: Option<&'a Path>,
 }
 
-/// What this machine has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inventory {
-    /// Its name.
-    pub hostname: String,
-    /// Cores that are online.
-    pub cores: u32,
-    /// Main memory.
-    pub memory: Bytes,
-    /// Its GPUs, in the order of their device files; a GPU's position is its index.
-    pub gpus: Vec<Gpu>,
-    /// How tasks are held to their limits.
-    pub cgroups: CgroupKind,
-    /// Whether a task is kept from the GPUs it was not given, or only advised.
-    pub confines_devices: bool,
+/// Looks. Fails only where there is no such tree.
+pub fn inventory(look: &Look<'_>) -> io::Result<Inventory> {
+    let tree = Tree::open(look.root)?;
+    let nvml = match look.nvml {
+        None => Err("not asked".to_owned()),
+        Some(_) if !gpu::may_have_nvidia(&tree) => Err("not asked: no NVIDIA driver is loaded".to_owned()),
+        Some(probe) => probe.ask(),
+    };
+    let own = look.own.map(|dir| cgroup_base(&dir.canonicalize().unwrap_or_else(|_| dir.to_owned())));
+    let own = own.as_deref().and_then(Path::to_str);
+    Ok(survey(&tree, &nvml, own))
 }
 
-/// Looks at the machine whose `/proc` and `/sys` are below `root` (`/` but in tests), and adds
-/// `simulated` made-up GPUs.
-pub fn inventory(root: &Path, simulated: u16) -> std::io::Result<Inventory> {
-    let found = nvidia_gpus(&root.join("proc/driver/nvidia/gpus"));
-    let mut gpus: Vec<Gpu> = found.into_iter().map(|(_, gpu)| gpu).collect();
-    gpus.extend((0..simulated).map(|index| Gpu {
-        key: format!("SIMULATED-{index}"),
-        model: "simulated".to_owned(),
-        simulated: true,
-    }));
-    let (cgroups, confines_devices) = Cgroups::offered();
-    Ok(Inventory {
-        hostname: std::fs::read_to_string(root.join("proc/sys/kernel/hostname"))?.trim().to_owned(),
-        cores: online_cores(&std::fs::read_to_string(root.join("sys/devices/system/cpu/online"))?),
-        memory: total_memory(&std::fs::read_to_string(root.join("proc/meminfo"))?),
+/// Puts all of it together.
+fn survey(tree: &Tree, nvml: &gpu::NvmlAnswer, own: Option<&str>) -> Inventory {
+    let mut findings = Vec::new();
+    if let Err(error) = nvml
+        && !error.starts_with("not asked")
+    {
+        findings.push(format!("NVML: {error}"));
+    }
+    let numa = cpu::numa(tree);
+    let gpus = gpu::gpus(tree, &numa, nvml, &mut findings);
+    let nics = net::nics(tree, &numa);
+    let rdma = net::rdma(tree, &numa);
+    // Without a GPU nobody can hold one, and thousands of processes need no look.
+    let outside =
+        if gpus.is_empty() { Vec::new() } else { outside::outside(tree, &gpus, nvml, own, &mut findings) };
+    let mut inventory = Inventory {
+        format: FORMAT,
+        host: os::host(tree),
+        cpu: cpu::cpu(tree),
+        memory: cpu::memory(tree),
+        disks: disk::disks(tree, &numa),
+        filesystems: disk::filesystems(tree, &mut findings),
+        gpu_paths: paths(&gpus, &nics, &rdma),
+        drivers: os::drivers(tree, nvml),
+        runtimes: os::runtimes(tree),
+        engines: os::engines(tree),
+        clock: os::clock(tree),
+        cgroups: os::cgroups(tree),
+        findings: Vec::new(),
+        numa,
+        nics,
+        rdma,
         gpus,
-        cgroups,
-        confines_devices,
-    })
-}
-
-/// Reads a list such as `0-3,8`.
-fn online_cores(list: &str) -> u32 {
-    let count = |range: &str| -> Option<u32> {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(last.parse::<u32>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+        outside,
     };
-    list.trim().split(',').filter_map(count).sum()
+    if let Ok(all) = serde_json::to_value(&inventory) {
+        failures(&all, &mut findings);
+    }
+    findings.sort();
+    findings.dedup();
+    inventory.findings = findings;
+    inventory
 }
 
-fn total_memory(meminfo: &str) -> Bytes {
-    let kib = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
-    Bytes(kib.unwrap_or(0) * 1_024)
+/// Every figure that failed is a finding.
+fn failures(value: &serde_json::Value, findings: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            findings.extend(fields.get("failed").and_then(|why| Some(why.as_str()?.to_owned())));
+            fields.values().for_each(|field| failures(field, findings));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| failures(item, findings)),
+        _ => {}
+    }
 }
 
-/// What the NVIDIA driver says of its GPUs, each with the minor number of its device file, by
-/// which they are ordered.
-pub(crate) fn nvidia_gpus(dir: &Path) -> Vec<(u32, Gpu)> {
-    let read = |entry: std::io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(entry.ok()?.path().join("information")).ok()?;
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let minor: u32 = field("Device Minor:")?.parse().ok()?;
-        let gpu =
-            Gpu { key: field("GPU UUID:")?.to_owned(), model: field("Model:")?.to_owned(), simulated: false };
-        Some((minor, gpu))
-    };
-    let mut gpus: Vec<(u32, Gpu)> = std::fs::read_dir(dir).into_iter().flatten().filter_map(read).collect();
-    gpus.sort_by_key(|(minor, _)| *minor);
-    gpus
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn core_lists_are_counted() {
-        for (list, expect) in [("0\n", 1), ("0-1\n", 2), ("0-3,8,10-11\n", 7), ("", 0), ("3-1", 0)] {
-            assert_eq!(online_cores(list), expect, "{list:?}");
+/// From each GPU to each network function, whatever names it has. Parts of a function are left out.
+fn paths(gpus: &[Gpu], nics: &[Nic], rdma: &[RdmaPort]) -> Vec<GpuPath> {
+    let mut functions: BTreeMap<&str, (&PciPlace, Vec<String>)> = BTreeMap::new();
+    for port in rdma.iter().filter(|port| !port.virtual_function) {
+        if let Some(place) = port.pci.value() {
+            let names = &mut functions.entry(&place.address).or_insert((place, Vec::new())).1;
+            names.push(port.device.clone());
+            names.dedup();
         }
     }
-
-    #[test]
-    fn gpus_come_in_the_order_of_their_device_files() {
-        let root = tempfile::tempdir().unwrap();
-        for (bus, minor) in [("0000:01:00.0", 1), ("0000:02:00.0", 0)] {
-            let dir = root.path().join(bus);
-            std::fs::create_dir(&dir).unwrap();
-            let text =
-                format!("Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-{minor}\nDevice Minor: \t {minor}\n");
-            std::fs::write(dir.join("information"), text).unwrap();
+    let mut plain: BTreeMap<&str, (&PciPlace, Vec<String>)> = BTreeMap::new();
+    for nic in nics.iter().filter(|nic| !nic.virtual_function) {
+        if let Some(place) = nic.pci.value().filter(|place| !functions.contains_key(place.address.as_str())) {
+            plain.entry(&place.address).or_insert((place, Vec::new())).1.push(nic.name.clone());
         }
-        let found: Vec<_> =
-            nvidia_gpus(root.path()).into_iter().map(|(minor, gpu)| (minor, gpu.key)).collect();
-        assert_eq!(found, [(0, "GPU-0".to_owned()), (1, "GPU-1".to_owned())]);
     }
+    functions.append(&mut plain);
+    let path = |gpu: &Gpu, (place, names): &(&PciPlace, Vec<String>)| GpuPath {
+        gpu: gpu.pci.address.clone(),
+        nic: place.address.clone(),
+        names: names.clone(),
+        path: pcie_path(&gpu.pci, place),
+    };
+    gpus.iter().flat_map(|gpu| functions.values().map(move |function| path(gpu, function))).collect()
+}
 
-    #[test]
-    fn this_machine_has_something() {
-        let seen = inventory(Path::new("/"), 2).unwrap();
-        assert!(seen.cores > 0 && seen.memory.0 > 1 << 20 && !seen.hostname.is_empty());
-        assert_eq!(seen.gpus.iter().filter(|gpu| gpu.simulated).count(), 2);
-    }
+/// How tasks are held to their limits here, and whether they are kept from the GPUs that they were
+/// not given, or only advised.
+pub fn enforcement() -> (CgroupKind, bool) {
+    Cgroups::offered()
 }

@@ -40,6 +40,6 @@ fn skip(test: &str, why: &str) {
 
 pub use cgroup::CgroupKind;
 pub use clock::{HostClock, boot_id};
-pub use inventory::{Gpu, Inventory, inventory};
+pub use inventory::{Look, NvmlProbe, enforcement, inventory, nvml_main};
 pub use node::{EnsureError, LocalNode, ensure_supervisor};
 pub use supervisor::{SupervisorConfig, remove_cgroups, supervisor_main};

@@ -310,7 +310,7 @@ pub fn remove_cgroups(dir: &Path) -> io::Result<()> {
 }
 
 /// Name of a directory's cgroup: supervisors of two directories never share one.
-fn cgroup_base(dir: &Path) -> PathBuf {
+pub(crate) fn cgroup_base(dir: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let hash =
         dir.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {

@@ -211,6 +211,21 @@ pub(crate) fn boottime() -> u64 {
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
+/// Whether the kernel counts the wall clock as synchronised, and the largest error that it admits in
+/// microseconds.
+pub(crate) fn clock_state() -> io::Result<(bool, u64)> {
+    // SAFETY: an all-zero `timex` asks and changes nothing; it lives over the call.
+    let (state, told) = unsafe {
+        let mut told = std::mem::zeroed::<libc::timex>();
+        (libc::adjtimex(&raw mut told), told)
+    };
+    check(state)?;
+    Ok((
+        state != libc::TIME_ERROR && told.status & libc::STA_UNSYNC == 0,
+        u64::try_from(told.maxerror).unwrap_or(0),
+    ))
+}
+
 /// Makes `command` start in a session of its own, as a child of nobody here.
 pub(crate) fn detach(command: &mut Command) {
     let leave = || {

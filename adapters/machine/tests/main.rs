@@ -3,6 +3,7 @@
 
 mod confinement;
 mod crash;
+mod inventory;
 mod outcomes;
 mod protocol;
 mod reuse;

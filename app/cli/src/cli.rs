@@ -87,6 +87,12 @@ pub(crate) enum Command {
         /// Its name or number; may be left out where there is one
         node: Option<String>,
     },
+    /// Show what this machine has, and where each figure was read (--json)
+    Inventory {
+        /// Look at a copy of another machine's /proc, /sys and /etc
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
     /// Make a link that signs a browser in, once
     Login,
     /// Make, list and take back tokens
@@ -108,6 +114,9 @@ pub(crate) enum Command {
     },
     /// Print the JSON Schema of specifications
     Schema,
+    /// Ask NVIDIA's library, which may hang or crash; started by `up` and `inventory`
+    #[command(hide = true)]
+    NvmlProbe,
     /// Watch over running jobs; started by `up`
     #[command(hide = true)]
     Supervisor {
@@ -132,9 +141,9 @@ pub(crate) struct UpArgs {
     /// Offer so many cores to jobs, instead of all that are online
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cores: Option<u32>,
-    /// Rehearse with so many GPUs that do not exist
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) simulate_gpus: u16,
+    /// Rehearse with so many GPUs that do not exist, in place of those that do: 8, 8:h100
+    #[arg(long, value_name = "N[:MODEL]", value_parser = values::simulated_gpus)]
+    pub(crate) simulate_gpus: Option<values::SimulatedGpus>,
     /// This is the server that `--detach` left running
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub(crate) detached: bool,

@@ -36,7 +36,16 @@ fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
         ("user", plain(&job.owner)),
         ("team", plain(&job.team)),
         ("state", job.state.word().to_owned()),
-        ("each task", format!("cores {}, memory {}, GPUs {}", job.cores, Bytes(job.memory_bytes), job.gpus)),
+        (
+            "each task",
+            format!(
+                "cores {}, memory {}, GPUs {}{}",
+                job.cores,
+                Bytes(job.memory_bytes),
+                job.gpus,
+                if job.simulated { " (simulated)" } else { "" }
+            ),
+        ),
         ("tasks", job.tasks.to_string()),
         ("limit", limit),
         ("priority", job.priority.to_string()),

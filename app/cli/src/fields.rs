@@ -53,7 +53,10 @@ const FIELDS: &[Field] = &[
     field("memory", "MEMORY", |job, _| {
         Bytes(job.memory_bytes.saturating_mul(u64::from(job.tasks))).to_string()
     }),
-    field("gpus", "GPUS", |job, _| (u64::from(job.tasks) * u64::from(job.gpus)).to_string()),
+    field("gpus", "GPUS", |job, _| {
+        let gpus = u64::from(job.tasks) * u64::from(job.gpus);
+        if job.simulated { format!("{gpus} simulated") } else { gpus.to_string() }
+    }),
     field("members", "MEMBERS", |job, _| members(job)),
     field("priority", "PRIO", |job, _| job.priority.to_string()),
     field("attempts", "TRIES", |job, _| job.attempts.to_string()),

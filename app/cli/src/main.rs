@@ -9,6 +9,7 @@ mod failure;
 mod fields;
 mod habits;
 mod locate;
+mod offer;
 mod output;
 mod run_args;
 mod sbatch;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Ok(Cli { command: Command::Supervisor { dir }, .. }) => {
             return machine::supervisor_main(machine::SupervisorConfig::new(dir));
         }
+        Ok(Cli { command: Command::NvmlProbe, .. }) => return machine::nvml_main(),
         Ok(cli) => answer(cli, args),
         Err(error) => refuse(&error, &args),
     };
@@ -85,6 +87,7 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Check { file } => return commands::spec::check(printer, file),
         Command::Explain { path } => return commands::spec::explain(printer, path.as_deref()),
         Command::Schema => return Ok(commands::spec::schema(printer)),
+        Command::Inventory { root } => return commands::inventory::run(printer, &state(), root.as_ref()),
         _ => {}
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -125,6 +128,8 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         | Command::Check { .. }
         | Command::Explain { .. }
         | Command::Schema
+        | Command::Inventory { .. }
+        | Command::NvmlProbe
         | Command::Supervisor { .. } => {
             unreachable!("handled before a client is needed")
         }

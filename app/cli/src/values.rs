@@ -94,6 +94,33 @@ pub(crate) fn memory(text: &str) -> Result<Memory, String> {
     Ok(Memory { bytes, text: text.to_owned() })
 }
 
+/// GPUs of a rehearsal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SimulatedGpus {
+    /// How many.
+    pub(crate) count: u16,
+    /// What they stand for; `simulated` where nothing was said.
+    pub(crate) model: String,
+}
+
+/// Reads `8` and `8:h100`.
+pub(crate) fn simulated_gpus(text: &str) -> Result<SimulatedGpus, String> {
+    /// More than one machine has.
+    const MOST: u16 = 1_024;
+    let (count, model) = match text.split_once(':') {
+        Some((count, model)) => {
+            let model: units::GpuModel =
+                model.parse().map_err(|error: units::GpuNameError| error.to_string())?;
+            (count, model.name().to_owned())
+        }
+        None => (text, "simulated".to_owned()),
+    };
+    let count = count.parse().ok().filter(|count| (1..=MOST).contains(count));
+    let count = count
+        .ok_or_else(|| format!("'{text}' is no count of GPUs; write 1 to {MOST}, and perhaps :MODEL"))?;
+    Ok(SimulatedGpus { count, model })
+}
+
 /// The largest array that is written out index by index.
 const MAX_STEPPED: u32 = 100_000;
 
@@ -285,6 +312,21 @@ mod tests {
         check("x", None);
         check("1_", None);
         check("1_x", None);
+    }
+
+    #[test]
+    fn rehearsals_name_a_count_and_perhaps_a_model() {
+        let check = |text: &str, expect: Option<(u16, &str)>| {
+            let expect = expect.map(|(count, model)| SimulatedGpus { count, model: model.to_owned() });
+            assert_eq!(simulated_gpus(text).ok(), expect, "{text}");
+        };
+        check("8", Some((8, "simulated")));
+        check("8:h100", Some((8, "H100-SXM-80GB")));
+        check("0", None);
+        check("70000", None);
+        check("8:", None);
+        check("8:no such card", None);
+        check("h100:8", None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) name: String,
     pub(crate) hosts: Vec<String>,
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) rehearsal: bool,
 }
 
 /// The server's state beside the writer's.

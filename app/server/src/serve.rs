@@ -58,6 +58,8 @@ pub struct ServeOptions {
     /// Names by which the TCP listener may be called, beside addresses, `localhost` and the
     /// machine's own name.
     pub hosts: Vec<String>,
+    /// Whether this is a rehearsal with simulated GPUs, so that nothing about GPUs is measured.
+    pub rehearsal: bool,
 }
 
 /// Why a server could not serve.
@@ -73,12 +75,12 @@ pub enum ServeError {
 
 /// Serves until `shutdown`, then lets what is under way end.
 pub async fn serve(options: ServeOptions, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-    let ServeOptions { handle, tcp, unix, admin_uid, allow_root, version, mut hosts } = options;
+    let ServeOptions { handle, tcp, unix, admin_uid, allow_root, version, mut hosts, rehearsal } = options;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     hosts.push(name.clone());
     let address = tcp.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
     let server_uid = rustix::process::geteuid().as_raw();
-    let config = Config { admin_uid, server_uid, allow_root, version, name, hosts, address };
+    let config = Config { admin_uid, server_uid, allow_root, version, name, hosts, address, rehearsal };
     let (close, closing) = watch::channel(false);
     let watching = closing.clone();
     let app = tokio::task::spawn_blocking(move || App::open(handle, config, watching));

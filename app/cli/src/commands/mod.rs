@@ -2,6 +2,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod audit;
+pub(crate) mod inventory;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod nodes;

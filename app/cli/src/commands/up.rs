@@ -1,6 +1,6 @@
 //! `up`: the server on this machine.
 
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -8,21 +8,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use facts::event::DeviceV1;
-use machine::{CgroupKind, HostClock, Inventory, LocalNode};
-use ops::core::{NodeFacts, Opening};
+use facts::inventory::{GpuMaker, Inventory};
+use machine::{CgroupKind, HostClock, LocalNode};
+use ops::core::Opening;
 use ops::ports::Clock;
 use ops::{Inbox, Parts, Running};
 use server::ServeOptions;
 use server::wire::LoginLink;
 use store::{Options, SqliteLog, SqliteView};
 use tokio::signal::unix::{SignalKind, signal};
-use units::{Bytes, Cores};
+use units::Bytes;
 
 use crate::cli::{Common, UpArgs};
 use crate::client::Client;
+use crate::commands;
 use crate::failure::{Doing, Failure};
 use crate::locate::Surroundings;
+use crate::offer::{self, Offer};
 use crate::output::Printer;
+
+/// What `gpus` in the state directory says of a rehearsal.
+const SIMULATED: &str = "simulated";
 
 /// Starts the server in the background and returns when it answers.
 pub(crate) fn detach(state: &Path, printer: Printer) -> Result<u8, Failure> {
@@ -87,12 +93,11 @@ pub(crate) fn serve(common: &Common, state: &Path, printer: Printer, args: &UpAr
             .hint("choose another address with --listen, for example --listen 127.0.0.1:0")
     })?;
     let address = tcp.local_addr().doing(|| "cannot tell the address".to_owned())?;
-    let mut found = machine::inventory(Path::new("/"), args.simulate_gpus)
-        .doing(|| "cannot tell what this machine has".to_owned())?;
-    found.cores = args.cores.unwrap_or(found.cores);
-    let running = start(state, &found)?;
+    let found = commands::inventory::of_this_machine(state)?;
+    let offer = offer::offer(&found, args.cores, args.simulate_gpus.as_ref())?;
+    let (running, rehearsal) = start(state, &offer)?;
     let (socket, unix) = listen(state)?;
-    let banner = Banner { state, is_new, found: &found, socket: &socket, address, args };
+    let banner = Banner { state, is_new, found: &found, offer: &offer, socket: &socket, address, args };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(http_threads())
         .enable_all()
@@ -106,6 +111,7 @@ pub(crate) fn serve(common: &Common, state: &Path, printer: Printer, args: &UpAr
         allow_root: args.allow_root,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hosts: Vec::new(),
+        rehearsal,
     };
     let client = Client::new(&Common { server: None, state: Some(state.to_owned()), ..common.clone() })?;
     let served = runtime.block_on(run(options, running, client, printer, &banner));
@@ -175,9 +181,11 @@ async fn greet(client: &mut Client, printer: Printer, banner: &Banner<'_>) -> Re
     Ok(())
 }
 
-/// Opens the log, finds or starts the supervisor, and starts the writer.
-fn start(state: &Path, found: &Inventory) -> Result<Running, Failure> {
+/// Opens the log, finds or starts the supervisor, and starts the writer. Tells whether this is a
+/// rehearsal.
+fn start(state: &Path, offer: &Offer) -> Result<(Running, bool), Failure> {
     let store = SqliteLog::open(state, Options::default()).map_err(|error| store_failure(&error))?;
+    let rehearsal = settle_rehearsal(state, &offer.node.devices)?;
     let view = SqliteView::open(state).map_err(|error| store_failure(&error))?;
     let program = std::env::current_exe().doing(|| "cannot tell this program's path".to_owned())?;
     let node_dir = state.join("node");
@@ -192,11 +200,46 @@ fn start(state: &Path, found: &Inventory) -> Result<Running, Failure> {
         boot_id: clock.boot_id(),
         entropy: entropy()?,
         reading: clock.read(),
-        node: offered(found),
+        node: offer.node.clone(),
         policy: control::Policy::default(),
     };
-    ops::start(Parts { store, view: Box::new(view), node, clock, inbox, opening })
-        .map_err(|error| store_failure(&error))
+    let running = ops::start(Parts { store, view: Box::new(view), node, clock, inbox, opening });
+    Ok((running.map_err(|error| store_failure(&error))?, rehearsal))
+}
+
+/// Whether the GPUs of this state directory are simulated, which they are for ever or never: a
+/// history in which only some jobs had real ones proves nothing.
+fn settle_rehearsal(state: &Path, devices: &[DeviceV1]) -> Result<bool, Failure> {
+    let path = state.join("gpus");
+    let known = match std::fs::read_to_string(&path) {
+        Ok(text) => Some(text.trim() == SIMULATED),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::failed(format!("cannot read {}: {error}", path.display()))),
+    };
+    let kind = |simulated| if simulated { SIMULATED } else { "real" };
+    match (known, devices.first().map(|device| device.simulated)) {
+        (Some(before), Some(now)) if before != now => {
+            let message =
+                format!("the GPUs of {} are {}, and these are {}", state.display(), kind(before), kind(now));
+            Err(Failure::usage(message)
+                .hint("keep rehearsals and real work apart: choose another --state")
+                .hint(if before {
+                    "or start it with --simulate-gpus again"
+                } else {
+                    "or start it without --simulate-gpus"
+                }))
+        }
+        (None, Some(now)) => {
+            let write = || -> std::io::Result<()> {
+                let mut file = std::fs::File::create(&path)?;
+                file.write_all(kind(now).as_bytes())?;
+                file.sync_all()
+            };
+            write().doing(|| format!("cannot write {}", path.display()))?;
+            Ok(now)
+        }
+        (before, _) => Ok(before.unwrap_or(false)),
+    }
 }
 
 fn store_failure(error: &store::StoreError) -> Failure {
@@ -211,28 +254,6 @@ fn store_failure(error: &store::StoreError) -> Failure {
         E::Failed { .. } => "running jobs go on; their ends are kept by the supervisor",
     };
     Failure::failed(error.to_string()).hint(hint)
-}
-
-/// What jobs may use: every core, and the memory less a reserve for the system and ourselves.
-fn offered(found: &Inventory) -> NodeFacts {
-    let device = |gpu: &machine::Gpu| DeviceV1 {
-        key: gpu.key.clone(),
-        model: gpu.model.clone(),
-        // Not measured without NVML.
-        memory: Bytes(0),
-        simulated: gpu.simulated,
-    };
-    NodeFacts {
-        name: found.hostname.clone(),
-        cores: Cores(found.cores),
-        memory: Bytes(found.memory.0 - reserve(found.memory).0),
-        devices: found.gpus.iter().map(device).collect(),
-    }
-}
-
-/// A sixteenth of the memory, at most 4 GiB.
-fn reserve(memory: Bytes) -> Bytes {
-    Bytes((memory.0 / 16).min(4 << 30))
 }
 
 /// Makes the state directory. Its files are the server's own; root's server lets others pass
@@ -284,6 +305,7 @@ struct Banner<'a> {
     state: &'a Path,
     is_new: bool,
     found: &'a Inventory,
+    offer: &'a Offer,
     socket: &'a Path,
     address: SocketAddr,
     args: &'a UpArgs,
@@ -302,6 +324,7 @@ impl Banner<'_> {
                 "socket": self.socket,
                 "login": url,
                 "pid": std::process::id(),
+                "simulated": self.args.simulate_gpus.is_some(),
             }));
             return;
         }
@@ -311,12 +334,12 @@ impl Banner<'_> {
             (true, false) => "jobs run as whoever submits them; root may not submit (--allow-root lets it)",
             (false, _) => "jobs run as you; start the server as root for other users",
         };
-        let gpus = self.gpus();
         let text = format!(
             "fourplane {}\n\
              state    {} ({age})\n\
-             found    {} cores, {} ({} kept back), {gpus}\n\
-             \x20        limits {}; clock CLOCK_BOOTTIME\n\
+             found    {} cores, {} ({} kept back), {}\n\
+             \x20        {}; {}; limits {}\n\
+             {}\
              listen   {url} (works once, for 10 minutes)\n\
              \x20        {}\n\
              users    {users}\n\
@@ -325,34 +348,84 @@ impl Banner<'_> {
              \x20        fourplane nodes\n",
             env!("CARGO_PKG_VERSION"),
             self.state.display(),
-            self.found.cores,
-            self.found.memory,
-            reserve(self.found.memory),
+            self.offer.node.cores,
+            Bytes(self.offer.node.memory.0 + self.offer.reserve.0),
+            self.offer.reserve,
+            self.gpus(),
+            self.network(),
+            self.clock(),
             self.limits(),
+            self.others(),
             self.socket.display(),
         );
         printer.data(text.as_bytes());
     }
 
     fn gpus(&self) -> String {
-        let simulated = self.args.simulate_gpus;
-        match self.found.gpus.len() - usize::from(simulated) {
-            0 if simulated == 0 => {
+        let devices = &self.offer.node.devices;
+        let models = offer::count(devices.iter().map(|device| device.model.clone()));
+        match (&self.args.simulate_gpus, devices.len()) {
+            (Some(_), count) => format!("{count} simulated GPUs, of which nothing is measured ({models})"),
+            (None, 0) if self.found.gpus.is_empty() => {
                 "no GPUs: GPU figures will say not measured (rehearse with --simulate-gpus 8)".to_owned()
             }
-            real if simulated == 0 => format!("{real} GPUs"),
-            real => format!("{real} GPUs and {simulated} simulated ones, of which nothing is measured"),
+            (None, 0) => "no GPU that can be used".to_owned(),
+            (None, count) => format!("{count} GPUs ({models})"),
         }
     }
 
+    fn network(&self) -> String {
+        let own = self.found.nics.iter().filter(|nic| !nic.virtual_function).count();
+        let ports: Vec<_> = self.found.rdma.iter().filter(|port| !port.virtual_function).collect();
+        let active = ports.iter().filter(|port| port.bits_per_second.value().is_some()).count();
+        match ports.len() {
+            0 => format!("{own} network interfaces"),
+            all => format!("{own} network interfaces, {active} of {all} RDMA ports active"),
+        }
+    }
+
+    fn clock(&self) -> &'static str {
+        match self.found.clock.synchronised.value() {
+            Some(true) => "clock synchronised",
+            Some(false) => "clock not synchronised",
+            None => "clock unknown",
+        }
+    }
+
+    /// GPUs that are held by others or cannot be used, and other engines; a line each, if any.
+    fn others(&self) -> String {
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        lines.extend(offer::busy(self.found).map(|busy| ("busy", busy)));
+        if let Some(first) = self.offer.withheld.first() {
+            let more = match self.offer.withheld.len() {
+                1 => String::new(),
+                count => format!(" and {} more (fourplane inventory)", count - 1),
+            };
+            lines.push(("withheld", format!("GPU {first}{more}")));
+        }
+        let here = |name: &str| self.found.engines.iter().any(|engine| engine.name == name);
+        let looks = [("slurm", "sinfo"), ("kubernetes", "kubectl get nodes")];
+        lines.extend(
+            looks
+                .into_iter()
+                .filter(|(name, _)| here(name))
+                .map(|(name, look)| ("seen", format!("{name}, left alone (look with: {look})"))),
+        );
+        let lines: Vec<String> = lines.iter().map(|(name, text)| format!("{name:<9}{text}\n")).collect();
+        lines.concat()
+    }
+
     fn limits(&self) -> String {
-        let cgroups = match self.found.cgroups {
+        let (kind, confines) = machine::enforcement();
+        let cgroups = match kind {
             CgroupKind::V2 => "enforced by cgroups v2",
             CgroupKind::V1 => "enforced by cgroups v1",
             CgroupKind::Hybrid => "enforced by cgroups v1 and v2",
             CgroupKind::None => "advisory, as cgroups cannot be used",
         };
-        let devices = if self.found.confines_devices { "GPUs confined" } else { "GPUs advisory" };
-        if self.found.gpus.is_empty() { cgroups.to_owned() } else { format!("{cgroups}, {devices}") }
+        // Only NVIDIA's device files are kept from a job.
+        let is_amd = self.found.gpus.iter().any(|gpu| gpu.maker == GpuMaker::Amd);
+        let devices = if confines && !is_amd { "GPUs confined" } else { "GPUs advisory" };
+        if self.offer.node.devices.is_empty() { cgroups.to_owned() } else { format!("{cgroups}, {devices}") }
     }
 }

@@ -5,6 +5,7 @@ mod control;
 mod crash;
 mod drill;
 mod first;
+mod inventory;
 mod network;
 mod sbatch;
 mod service;

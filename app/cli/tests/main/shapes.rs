@@ -90,6 +90,9 @@ it would start at once, if you
     let tried: serde_json::Value = serde_json::from_str(&tried.out).unwrap();
     assert_eq!((&tried["why"]["code"], tried["remedies"].as_array().unwrap().len()), (&"next".into(), 0));
     let nodes = world.run(&["nodes"]).out;
+    assert_eq!(world.job(&holder)["simulated"], true);
+    assert!(world.run(&["jobs"]).out.contains("1 simulated"), "the list taints it");
+    assert!(world.run(&["jobs", &holder]).out.contains("GPUs 1 (simulated)"), "so does the job");
     assert!(nodes.contains("(simulated)") && nodes.contains(&format!("job {holder} of")), "{nodes}");
     world.run(&["cancel", &holder]);
     assert_eq!(world.run(&["wait", &waiter]).code, 0);

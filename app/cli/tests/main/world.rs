@@ -92,6 +92,11 @@ impl World {
         world
     }
 
+    /// Other flags, for the next start.
+    pub(crate) fn set_flags(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+    }
+
     /// Starts the server and waits until it answers.
     pub(crate) fn up(&mut self) {
         let mut command = self.command(&["up", "--json", "--listen", "127.0.0.1:0"]);

@@ -23,6 +23,7 @@ pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
         cores: request.per_task.cores.0,
         memory_bytes: request.per_task.memory.0,
         gpus: request.per_task.gpus,
+        simulated: app.config.rehearsal && request.per_task.gpus > 0,
         array: request.array.as_ref().map(Into::into),
         time_limit_ns: request.time_limit.map(|limit| limit.0),
         after: request.after.into_iter().map(Into::into).collect(),

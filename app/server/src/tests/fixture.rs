@@ -142,6 +142,7 @@ impl Default for Config {
             name: "node1".to_owned(),
             hosts: Vec::new(),
             address: None,
+            rehearsal: false,
         }
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use facts::LaunchSpec;
 use ops::ports::LogStore;
 use serde_json::{Value, json};
-use store::Room;
+use store::{ModelLog, Room};
 use units::JobId;
 
-use super::fixture::{ADMIN, ANN, BOB, Fixture, job, start};
+use super::fixture::{ADMIN, ANN, BOB, Fixture, job, start, start_on};
+use crate::app::Config;
 
 fn launch(server: &Fixture, id: u64) -> LaunchSpec {
     postcard::from_bytes(&server.log.payload(JobId(id)).unwrap().unwrap()).unwrap()
@@ -297,6 +298,20 @@ async fn a_wait_for_devices_names_their_holder() {
     let nodes = server.user(BOB).get("/api/v1/nodes").await.json();
     assert_eq!(nodes[0]["devices"][1]["holder"]["job"], first);
     assert_eq!((&nodes[0]["cores_held"], &nodes[0]["devices"][0]["simulated"]), (&json!(1), &json!(true)));
+}
+
+#[tokio::test]
+async fn what_runs_on_simulated_gpus_is_tainted() {
+    for rehearsal in [true, false] {
+        let config = Config { rehearsal, ..Config::default() };
+        let server = start_on(ModelLog::new(), true, config).await;
+        let ann = server.user(ANN);
+        for (gpus, simulated) in [(1, rehearsal), (0, false)] {
+            let id = ann.submit(json!({"gpus": gpus})).await;
+            assert_eq!(ann.get(&format!("/api/v1/jobs/{id}")).await.json()["simulated"], json!(simulated));
+        }
+        assert_eq!(ann.get("/").await.text().contains("simulated GPUs"), rehearsal);
+    }
 }
 
 #[tokio::test]

@@ -43,6 +43,7 @@ fn listen() -> Listening {
         allow_root: true,
         version: "0.0.0".to_owned(),
         hosts: Vec::new(),
+        rehearsal: false,
     };
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(serve(options, async { drop(stopped.await) }));

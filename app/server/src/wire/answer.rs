@@ -36,6 +36,8 @@ pub struct Job {
     pub memory_bytes: u64,
     /// Whole devices of each task.
     pub gpus: u16,
+    /// Whether those devices are made up for a rehearsal: nothing about them is measured.
+    pub simulated: bool,
     /// The members, where it is an array.
     pub array: Option<Array>,
     /// The longest an attempt may run; unlimited if absent.
