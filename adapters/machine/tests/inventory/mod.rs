@@ -124,6 +124,26 @@ fn gpus_of_a_dgx_h100_have_identity_and_place() {
 }
 
 #[test]
+fn a_uuid_that_was_cut_or_is_not_known_is_no_identity() {
+    let check = |name: &str, from: &str, to: &str| {
+        let mut entries = tree::parse(name);
+        for (_, entry) in &mut entries {
+            if let tree::Entry::File(bytes) = entry {
+                *bytes = String::from_utf8(bytes.clone()).unwrap().replace(from, to).into_bytes();
+            }
+        }
+        let seen = look(tree::build(&entries).path());
+        let gpu = &seen.gpus[0];
+        assert!(gpu.key.value().is_none() && gpu.unusable.is_some(), "{gpu:?}");
+        assert!(!seen.findings.is_empty());
+    };
+    check("dgx-h100", "GPU-5f1e0a10-0b1c-4d2e-8f30-a1b2c3d4e500", "GPU-5f1e0a10-0b1c-4d2e-8f30-a1b2");
+    check("dgx-h100", "GPU-5f1e0a10-0b1c-4d2e-8f30-a1b2c3d4e500", "[N/A]");
+    check("h100-mig", "", "");
+    check("mi300x", "2f1c5a7e90b30d00", "2f1c5a7e");
+}
+
+#[test]
 fn who_holds_a_gpu_and_was_not_started_here_is_outside() {
     let seen = see("dgx-h100");
     let first = &seen.outside[0];
