@@ -192,7 +192,8 @@ impl Menu<'_> {
             self.starts_as(&request)
         };
         let most_less = now.checked_sub(1).filter(|less| *less > 0 && works(*less))?;
-        Some(now - boundary(0, most_less, works))
+        // Where the same request starts, its cancellation helps, as by what waits for its end.
+        if works(0) { None } else { Some(now - boundary(0, most_less, works)) }
     }
 
     /// The fewest attempts of others whose end is enough, the lowest priority and the latest start

@@ -2,7 +2,7 @@
 
 use control::{Forecast, Remedy, Resource, Why, forecast, preflight, remedies};
 use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV1, TeamSetV1};
-use facts::{Event, IndexSet, JobRequest};
+use facts::{Condition, Event, IndexSet, JobRequest};
 use proptest::prelude::*;
 use units::{Bytes, Cores, JobId, MemberId, Nanos, NodeId, SubjectId, TeamId, Timestamp};
 
@@ -71,6 +71,20 @@ fn a_hold_or_a_drained_node_in_the_way_is_named() {
     let waits = world.submit(job());
     assert_eq!(remedies_of(&mut world, waits), [Remedy::Resume(NodeId(0))]);
     assert_eq!(remedies_of(&mut world, held), []);
+}
+
+#[test]
+fn less_is_not_told_where_the_cancellation_itself_helps() {
+    let mut world = World::with_node(8, 3);
+    world.submit(job().cores(4));
+    world.submit(job());
+    world.submit(job().cores(4).gpus(2));
+    world.submit(job());
+    let waits = world.submit(job().gpus(2));
+    // Goes to the head of the queue in the place of one that needs GPUs, once `waits` is cancelled.
+    world.submit(job().cores(3).priority(1).after(waits, Condition::NotOk));
+    assert!(helps(world.clone(), waits, &Remedy::PerTask(Resource::Gpus, 2)), "the same");
+    assert!(!remedies_of(&mut world, waits).iter().any(|remedy| matches!(remedy, Remedy::PerTask(..))));
 }
 
 #[test]
