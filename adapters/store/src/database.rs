@@ -35,6 +35,11 @@ const CREATE: &str = "
     CREATE TABLE side(kind INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
                       sum INTEGER NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;";
 
+// What a log from before it has not: keys that were used then are kept.
+const LATER: &str = "
+    CREATE TABLE IF NOT EXISTS lapse(at INTEGER NOT NULL, seq INTEGER NOT NULL, sum INTEGER NOT NULL,
+                                     PRIMARY KEY(at, seq)) WITHOUT ROWID;";
+
 // secure_delete: what is erased (payloads, people) must be gone from the file. Its traces in the
 // WAL go as the WAL is written over.
 const SETTINGS: &str = "
@@ -66,6 +71,7 @@ pub(crate) fn open(dir: &Path, wal_bytes: u64, reserve: &Reserve) -> Result<Conn
         create(&db).map_err(|error| at.sql("creating", error))?;
     }
     check_format(&db, &at)?;
+    db.execute_batch(LATER).map_err(|error| at.sql("opening", error))?;
     let mode: String = db.pragma_query_one(None, "journal_mode").map_err(|error| at.sql("opening", error))?;
     if mode != "wal" {
         return Err(at.failed("opening", "its file system does not take a write-ahead log"));

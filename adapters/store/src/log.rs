@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use facts::Hash32;
-use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, SideWrite, Snapshot, StoreError, Visit};
+use ops::ports::{Batch, Head, IdemRow, Lapse, LogStore, SideTable, SideWrite, Snapshot, StoreError, Visit};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use units::{JobId, Seq};
 
@@ -160,6 +160,22 @@ impl LogStore for SqliteLog {
         Ok(Some(found))
     }
 
+    fn lapses(&self, most: usize) -> Result<Vec<Lapse>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let select = || {
+            self.db
+                .prepare_cached("SELECT at, seq, sum FROM lapse ORDER BY at, seq LIMIT ?1")?
+                .query_map([most], |row| Ok((rows::lapse(row)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<Vec<(Lapse, i64)>>>()
+        };
+        let mut first = Vec::new();
+        for (lapse, sum) in self.reading(select())? {
+            self.checked(rows::lapse_sum(&lapse) == sum, "reading when a key lapses in")?;
+            first.push(lapse);
+        }
+        Ok(first)
+    }
+
     fn payload(&self, job: JobId) -> Result<Option<Vec<u8>>, StoreError> {
         let select = || {
             self.db
@@ -256,6 +272,20 @@ fn write(to: &Connection, mut head: Head, batch: &Batch) -> rusqlite::Result<Hea
     )?;
     each(to, "DELETE FROM payload WHERE job = ?1", &batch.erase, |delete, job| {
         delete.execute([job.0.cast_signed()])
+    })?;
+    each(
+        to,
+        "INSERT OR REPLACE INTO lapse(at, seq, sum) VALUES (?1, ?2, ?3)",
+        &batch.lapses,
+        |insert, lapse| {
+            insert.execute(params![lapse.at.0, lapse.seq.0.cast_signed(), rows::lapse_sum(lapse)])
+        },
+    )?;
+    each(to, "DELETE FROM lapse WHERE at = ?1 AND seq = ?2", &batch.lapsed, |delete, (lapse, _)| {
+        delete.execute(params![lapse.at.0, lapse.seq.0.cast_signed()])
+    })?;
+    each(to, "DELETE FROM idem WHERE key = ?1 AND seq = ?2", &batch.lapsed, |delete, (lapse, key)| {
+        key.map_or(Ok(0), |key| delete.execute(params![key.0, lapse.seq.0.cast_signed()]))
     })?;
     // In their order: a key may be written and deleted in one batch.
     for same in batch.side.chunk_by(|a, b| a.value.is_some() == b.value.is_some()) {

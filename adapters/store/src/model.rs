@@ -1,11 +1,11 @@
 //! The log as a model in memory, for the deterministic simulation: same contract, and faults
 //! on request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use facts::Hash32;
-use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, Snapshot, StoreError, Visit};
+use ops::ports::{Batch, Head, IdemRow, Lapse, LogStore, SideTable, Snapshot, StoreError, Visit};
 use units::{JobId, Seq};
 
 const PATH: &str = "the model log";
@@ -42,6 +42,7 @@ struct Content {
     idem: BTreeMap<Hash32, IdemRow>,
     payloads: BTreeMap<JobId, Vec<u8>>,
     side: BTreeMap<(SideTable, Vec<u8>), Vec<u8>>,
+    lapses: BTreeSet<Lapse>,
     snapshots: Vec<Snapshot>,
 }
 
@@ -107,6 +108,14 @@ impl Content {
                 None => self.side.remove(&key),
             };
         }
+        self.lapses.extend(&batch.lapses);
+        for (lapse, key) in &batch.lapsed {
+            self.lapses.remove(lapse);
+            let of_event = |row: &IdemRow| row.seq == lapse.seq;
+            if let Some(key) = key.filter(|key| self.idem.get(key).is_some_and(of_event)) {
+                self.idem.remove(&key);
+            }
+        }
     }
 }
 
@@ -158,6 +167,10 @@ impl LogStore for ModelLog {
 
     fn idem(&self, key: &Hash32) -> Result<Option<IdemRow>, StoreError> {
         Ok(self.disk().synced.idem.get(key).copied())
+    }
+
+    fn lapses(&self, most: usize) -> Result<Vec<Lapse>, StoreError> {
+        Ok(self.disk().synced.lapses.iter().take(most).copied().collect())
     }
 
     fn payload(&self, job: JobId) -> Result<Option<Vec<u8>>, StoreError> {

@@ -1,7 +1,7 @@
 //! Checksums of rows that no hash chain covers, and the chain itself.
 
-use ops::ports::{IdemRow, SideTable};
-use units::JobId;
+use ops::ports::{IdemRow, Lapse, SideTable};
+use units::{JobId, Seq, Timestamp};
 
 /// A row's checksum, over its table's name and each of its fields with its length.
 fn sum(table: &str, fields: &[&[u8]]) -> i64 {
@@ -21,6 +21,16 @@ pub(crate) fn idem_sum(row: &IdemRow) -> i64 {
     sum("idem", &[&row.key.0, &row.request.0, &row.seq.0.to_le_bytes()])
 }
 
+/// A row of the table `lapse`: its time and event.
+pub(crate) fn lapse(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lapse> {
+    let seq: i64 = row.get(1)?;
+    Ok(Lapse { at: Timestamp(row.get(0)?), seq: Seq(seq.cast_unsigned()) })
+}
+
+pub(crate) fn lapse_sum(lapse: &Lapse) -> i64 {
+    sum("lapse", &[&lapse.at.0.to_le_bytes(), &lapse.seq.0.to_le_bytes()])
+}
+
 pub(crate) fn payload_sum(job: JobId, bytes: &[u8]) -> i64 {
     sum("payload", &[&job.0.to_le_bytes(), bytes])
 }
@@ -35,5 +45,6 @@ pub(crate) fn kind(table: SideTable) -> u8 {
         SideTable::Subject => 1,
         SideTable::Token => 2,
         SideTable::Output => 3,
+        SideTable::Session => 4,
     }
 }

@@ -76,6 +76,15 @@ fn check_rows(db: &Connection, head: Head, at: &Errors) -> Result<(u64, u64, u64
             IdemRow { key: Hash32(row.get(0)?), request: Hash32(row.get(1)?), seq: Seq(seq.cast_unsigned()) };
         Ok(rows::idem_sum(&found) == row.get::<_, i64>(3)? && found.seq <= head.seq)
     })?;
+    let has_lapses: bool = db
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'lapse'", [], |row| row.get(0))
+        .map_err(|error| at.sql("reading", error))?;
+    if has_lapses {
+        count(db, at, "when a key lapses in", "SELECT at, seq, sum FROM lapse", |row| {
+            let lapse = rows::lapse(row)?;
+            Ok(rows::lapse_sum(&lapse) == row.get::<_, i64>(2)? && lapse.seq <= head.seq)
+        })?;
+    }
     let payloads = count(db, at, "a job's payload in", "SELECT job, bytes, sum FROM payload", |row| {
         let job: i64 = row.get(0)?;
         let bytes: Vec<u8> = row.get(1)?;

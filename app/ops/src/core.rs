@@ -4,6 +4,7 @@
 mod calls;
 mod dispatch;
 mod health;
+mod keys;
 mod node;
 mod open;
 
@@ -61,6 +62,7 @@ pub struct Core<S> {
     warned: Timestamp,
     launches: dispatch::LaunchCache,
     last_snapshot: Seq,
+    next_lapse: Timestamp,
 }
 
 /// Events and side effects of the turn in the making.
@@ -107,7 +109,8 @@ impl<S: LogStore> Core<S> {
 
     /// When the next turn is due even if nothing comes in.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        self.state.next_wake(self.clock.now())
+        let lapse = (self.next_lapse < Timestamp::MAX).then_some(self.next_lapse);
+        self.state.next_wake(self.clock.now()).into_iter().chain(lapse).min()
     }
 
     /// Takes all inputs, decides until nothing is left to decide, commits once.
@@ -132,6 +135,7 @@ impl<S: LogStore> Core<S> {
             }
         }
         self.decide_all(&mut draft);
+        self.forget_keys(low, &mut draft);
         if draft.batch_is_empty() {
             self.state.forget_undo();
             self.warn(&mut draft);
@@ -141,6 +145,7 @@ impl<S: LogStore> Core<S> {
         match self.store.append(&draft.batch) {
             Ok(head) => {
                 self.state.forget_undo();
+                self.look_ahead(&draft.batch);
                 self.dispatch(&mut draft);
                 self.warn(&mut draft);
                 self.snapshot_if_due(head);
@@ -190,11 +195,9 @@ impl<S: LogStore> Core<S> {
             return false;
         }
         draft.events.push(envelope);
-        // What launched a job is personal: it goes with the job's end.
-        draft
-            .batch
-            .erase
-            .extend(job.filter(|job| self.state.job(*job).is_none_or(|job| job.ended.is_some())));
+        if let Some(job) = job {
+            self.note_end(job, draft);
+        }
         true
     }
 
@@ -245,7 +248,7 @@ impl Origin {
 
 impl Draft {
     fn batch_is_empty(&self) -> bool {
-        self.events.is_empty() && self.batch.side.is_empty()
+        self.events.is_empty() && self.batch.side.is_empty() && self.batch.lapsed.is_empty()
     }
 
     /// Nothing to commit: only refusals, repeats and acknowledgements.

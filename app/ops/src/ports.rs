@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use facts::{Hash32, LaunchSpec, Resources, StartFailure, TaskExit};
 use serde::{Deserialize, Serialize};
-use units::{AttemptId, Bytes, Epoch, JobId, MemberId, Rank, Seq};
+use units::{AttemptId, Bytes, Epoch, JobId, MemberId, Rank, Seq, Timestamp};
 
 /// The last event of a log and the hash of the chain up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,10 @@ pub struct Batch {
     pub erase: Vec<JobId>,
     /// Changes to the erasable side tables.
     pub side: Vec<SideWrite>,
+    /// When keys that were used will be forgotten.
+    pub lapses: Vec<Lapse>,
+    /// Keys that are forgotten, each as it was to be; none where the event had no key.
+    pub lapsed: Vec<(Lapse, Option<Hash32>)>,
 }
 
 /// A used idempotency key.
@@ -50,6 +54,15 @@ pub struct IdemRow {
     pub seq: Seq,
 }
 
+/// That an event's idempotency key is to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lapse {
+    /// When, in ledger time.
+    pub at: Timestamp,
+    /// The event.
+    pub seq: Seq,
+}
+
 /// Erasable tables beside the log: they may name people, the log may not (decision D32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideTable {
@@ -59,6 +72,8 @@ pub enum SideTable {
     Token,
     /// Job to where its output goes.
     Output,
+    /// Hash of a browser session's secret to what it grants.
+    Session,
 }
 
 /// A row of a side table: its key and value.
@@ -154,6 +169,8 @@ pub trait LogStore: Send {
     fn event(&self, seq: Seq) -> Result<Option<Vec<u8>>, StoreError>;
     /// Looks up an idempotency key.
     fn idem(&self, key: &Hash32) -> Result<Option<IdemRow>, StoreError>;
+    /// The first `most` keys to be forgotten, in the order of their times.
+    fn lapses(&self, most: usize) -> Result<Vec<Lapse>, StoreError>;
     /// The launch payload of a job that has not ended.
     fn payload(&self, job: JobId) -> Result<Option<Vec<u8>>, StoreError>;
     /// All rows of a side table.

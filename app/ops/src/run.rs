@@ -82,6 +82,7 @@ where
     C: Clock + 'static,
 {
     let Parts { store, mut view, node, clock, inbox, opening } = parts;
+    let policy = opening.policy;
     let core = Core::open(store, opening)?;
     catch_up(view.as_mut(), core.store())?;
     let progress = Arc::new(Progress::default());
@@ -89,7 +90,8 @@ where
     progress.applied(core.head().seq, &[]);
     let view = Arc::new(Mutex::new(view));
     let prober = Prober::new(inbox.sender.clone(), core.state());
-    let handle = Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view) };
+    let handle =
+        Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view), policy };
     let (committed, to_project) = channel();
     let projector_progress = Arc::clone(&progress);
     let projector = named("projector", move || run_projector(&view, &to_project, &projector_progress))?;

@@ -339,7 +339,8 @@ impl<'a> Projection<'a> {
             | Event::NodeDeclared(_)
             | Event::NodeSchedulable(_)
             | Event::TeamSet(_)
-            | Event::SegmentSealed(_) => Ok(()),
+            | Event::SegmentSealed(_)
+            | Event::PassCut(_) => Ok(()),
         }
     }
 

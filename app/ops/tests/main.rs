@@ -2,5 +2,6 @@
 
 extern crate fourplane_ops as ops;
 
+mod keys;
 mod old_logs;
 mod simulation;

@@ -134,6 +134,7 @@ impl State {
             Event::AttemptClosed(e) => self.attempt_closed(e, at)?,
             Event::MembersEnded(e) => self.members_ended(e, at)?,
             Event::HealthChanged(e) => self.health_changed(e)?,
+            Event::PassCut(e) => self.put(Row::Meta(Meta { cut: Some((at, e.limit)), ..meta })),
         }
         self.forget_old_jobs(at);
         Ok(())
@@ -208,6 +209,7 @@ impl State {
         self.team(e.request.team).ok_or(Misfit::UnknownTeam(e.request.team))?;
         let mut job = Job {
             submitted: at,
+            accepted: meta.seq,
             priority: e.request.priority,
             held: e.request.hold,
             open: e.request.after.clone(),

@@ -1,6 +1,6 @@
 //! What to do next: one decision at a time, from the state and the time alone.
 
-use facts::event::{AttemptClosedV1, MembersEndedV1, StartedV1, StopOrderedV1, StopReason};
+use facts::event::{AttemptClosedV1, MembersEndedV1, PassCutV1, StartedV1, StopOrderedV1, StopReason};
 use facts::{Event, IndexSet, Outcome};
 use units::{AttemptId, JobId, MemberId, Nanos, TeamId, Timestamp};
 
@@ -22,6 +22,9 @@ impl Default for Policy {
         Self { max_examined: 1_000 }
     }
 }
+
+/// That passes are cut short is recorded at most so often.
+const CUT_AGAIN: Nanos = Nanos::from_secs(3_600);
 
 /// The single next decision, or none until an event or [`State::next_wake`]. Whoever calls
 /// applies it and asks again.
@@ -78,13 +81,16 @@ fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
     let mut budget = policy.max_examined;
     // The reservation costs a walk over all attempts: only make it for somebody.
     let any = |team| Wanted::fitting(now, fit.min(state.quota_left(team)));
-    next_in_queue(state, Some(head.key), any, &mut budget.clone())?;
+    let mut looking = budget;
+    if next_in_queue(state, Some(head.key), any, &mut looking).is_none() {
+        return cut(state, now, policy, looking);
+    }
     let reservation = place::reserve(state, &state.job(head.key.job)?.request, now)?;
     let backfill = Backfill::new(now, free, &reservation);
     let mut after = head.key;
     while budget > 0 {
         let wanted = |team| backfill.wanted(state.quota_left(team));
-        let entry = next_in_queue(state, Some(after), wanted, &mut budget)?;
+        let Some(entry) = next_in_queue(state, Some(after), wanted, &mut budget) else { break };
         let job = entry.key.job;
         if let Some(spread) = backfill.spread(state, &entry) {
             return started(state, job, now, &spread);
@@ -92,7 +98,15 @@ fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
         budget -= 1;
         after = entry.key;
     }
-    None
+    cut(state, now, policy, budget)
+}
+
+/// Records that a pass used up its budget, unless that was recorded within the last hour: while the
+/// queue is long, every pass does.
+fn cut(state: &State, now: Timestamp, policy: Policy, left: u32) -> Option<Event> {
+    let known = state.meta().cut.is_some_and(|(at, _)| now.since(at) < CUT_AGAIN);
+    let is_cut = left == 0 && !known;
+    is_cut.then_some(Event::PassCut(PassCutV1 { limit: policy.max_examined }))
 }
 
 /// The first job of the queue that quota and nodes allow at all.

@@ -1,7 +1,7 @@
 //! Why a job is where it is, by the very predicates that [`crate::decide`] uses.
 
 use facts::event::StopReason;
-use facts::{JobRequest, Outcome};
+use facts::{Event, JobRequest, Outcome};
 use units::{ArrayIndex, AttemptId, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
 
 use crate::admit::Resource;
@@ -257,7 +257,7 @@ fn of_fitting(state: &State, id: JobId, now: Timestamp, policy: Policy) -> Why {
     if Backfill::new(now, free, &reservation).spread(state, &entry).is_none() {
         return Why::Behind { head: head.key.job, starts_at: finite(reservation.at) };
     }
-    if decide(state, now, &policy).is_none() {
+    if matches!(decide(state, now, &policy), None | Some(Event::PassCut(_))) {
         Why::NotExamined { limit: policy.max_examined }
     } else {
         Why::Next

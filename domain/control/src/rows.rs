@@ -99,6 +99,8 @@ pub struct Meta {
     pub anchor: i64,
     /// From which the nonces of this epoch's attempts are derived.
     pub nonce_seed: Hash32,
+    /// When it was last recorded that a pass went no further than the policy allows, and the limit.
+    pub cut: Option<(Timestamp, u32)>,
 }
 
 /// A job: one record, whether it is one task, a gang or an array.
@@ -111,6 +113,8 @@ pub struct Job {
     pub request: Arc<JobRequest>,
     /// When it was accepted, in ledger time.
     pub submitted: Timestamp,
+    /// The event that accepted it.
+    pub accepted: Seq,
     /// Its priority now.
     pub priority: i32,
     /// Whether it is kept from starting.

@@ -84,6 +84,7 @@ kinds! {
     18 v 1 => MembersEnded,
     19 v 1 => SegmentSealed,
     20 v 1 => HealthChanged,
+    21 v 1 => PassCut,
 }
 
 /// Reads a value that must use up all of `bytes`.

@@ -57,6 +57,9 @@ pub enum Event {
     SegmentSealed(SegmentSealedV1),
     /// A service's health, first known or changed.
     HealthChanged(HealthChangedV1),
+    /// Decision: a pass over the queue went no further than the policy allows; recorded at most
+    /// once an hour.
+    PassCut(PassCutV1),
 }
 
 /// See [`Event::ServerStarted`].
@@ -360,4 +363,11 @@ pub struct HealthChangedV1 {
     pub at: Timestamp,
     /// What the last check saw, in words.
     pub reason: String,
+}
+
+/// See [`Event::PassCut`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassCutV1 {
+    /// The jobs that a pass may look at one by one.
+    pub limit: u32,
 }

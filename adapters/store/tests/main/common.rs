@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 
 use facts::Hash32;
 use fourplane_store::{Options, SqliteLog};
-use ops::ports::{Batch, Head, IdemRow, LogStore, SideTable, SideWrite, StoreError};
-use units::{JobId, Seq};
+use ops::ports::{Batch, Head, IdemRow, Lapse, LogStore, SideTable, SideWrite, StoreError};
+use units::{JobId, Seq, Timestamp};
 
 /// Small sizes, so that a short test fills and reuses the WAL.
 pub(crate) const SMALL: Options = Options { wal: 256 << 10, reserve: 1 << 20 };
@@ -49,6 +49,11 @@ pub(crate) fn payload(job: u64) -> Vec<u8> {
     format!("launch {job} ").repeat(300).into_bytes()
 }
 
+/// When the key of batch `number`, whose first event is `first`, is to be forgotten: in no order.
+pub(crate) fn lapse(number: u64, first: u64) -> Lapse {
+    Lapse { at: Timestamp::from_secs(i64::try_from(number * 7 % 13).unwrap()), seq: Seq(first) }
+}
+
 /// What a scripted log of `batches` batches is told to append as its `number`th, from 0: between
 /// one and four events, a new job's payload and key, the end of an earlier one.
 pub(crate) fn batch(number: u64, head: Head) -> Batch {
@@ -69,6 +74,8 @@ pub(crate) fn batch(number: u64, head: Head) -> Batch {
         payloads: vec![(JobId(number), payload(number))],
         erase: number.checked_sub(3).map(JobId).into_iter().collect(),
         side: if number.is_multiple_of(4) { vec![side] } else { Vec::new() },
+        lapses: vec![lapse(number, first)],
+        lapsed: Vec::new(),
     }
 }
 

@@ -1,11 +1,11 @@
 //! What every `LogStore` promises, checked on `SQLite` and on the model.
 
 use fourplane_store::{ModelLog, Room, SqliteLog, SqliteView};
-use ops::ports::{Batch, Head, LogStore, SideTable, SideWrite, Snapshot, StoreError};
+use ops::ports::{Batch, Head, Lapse, LogStore, SideTable, SideWrite, Snapshot, StoreError};
 use proptest::prelude::*;
 use units::{JobId, Seq};
 
-use crate::common::{SMALL, batch, body, fast_dir, fill, hash, open, payload, read_all};
+use crate::common::{SMALL, batch, body, fast_dir, fill, hash, lapse, open, payload, read_all};
 
 /// A store and how to open what it holds again.
 trait Subject {
@@ -145,6 +145,37 @@ fn side_tables_change_without_events() {
 }
 
 #[test]
+fn keys_are_forgotten_in_the_order_of_their_times_and_only_their_events_own() {
+    on_both(|subject| {
+        let heads = fill(subject.log(), 0..20);
+        for restart in [false, true] {
+            if restart {
+                subject.again();
+            }
+            let log = subject.log();
+            let first = log.lapses(3).unwrap();
+            assert_eq!((first.len(), log.lapses(100).unwrap().len()), (3, 20));
+            assert!(log.lapses(100).unwrap().is_sorted());
+            assert_eq!(first[0], lapse(0, 1), "at 0");
+        }
+        let log = subject.log();
+        let key = hash("key 0");
+        let lapsed = |lapse, key| Batch { lapsed: vec![(lapse, key)], ..Batch::default() };
+        // Used again by a later event: it is that one's.
+        let other = Lapse { seq: heads[3].seq, ..lapse(0, 1) };
+        log.append(&lapsed(other, Some(key))).unwrap();
+        assert!(log.idem(&key).unwrap().is_some());
+        assert_eq!(log.append(&lapsed(lapse(0, 1), Some(key))).unwrap(), heads[19], "no event");
+        assert_eq!(log.idem(&key).unwrap(), None);
+        assert!(log.idem(&hash("key 1")).unwrap().is_some());
+        assert_eq!(log.lapses(100).unwrap().len(), 19);
+        log.append(&lapsed(log.lapses(1).unwrap()[0], None)).unwrap();
+        subject.again();
+        assert_eq!((subject.log().idem(&key).unwrap(), subject.log().lapses(100).unwrap().len()), (None, 18));
+    });
+}
+
+#[test]
 fn the_newest_snapshot_that_fits_is_found() {
     on_both(|subject| {
         let heads = fill(subject.log(), 0..8);
@@ -221,6 +252,7 @@ fn what_is_made_is_private() {
 enum Step {
     Append(u8),
     Erase(u8),
+    Forget(u8),
     Restart,
 }
 
@@ -231,6 +263,7 @@ proptest! {
         prop_oneof![
             6 => (1_u8..40).prop_map(Step::Append),
             2 => any::<u8>().prop_map(Step::Erase),
+            2 => any::<u8>().prop_map(Step::Forget),
             1 => Just(Step::Restart),
         ],
         1..60,
@@ -248,6 +281,11 @@ proptest! {
                     Batch { events, ..batch(number, head) }
                 }
                 Step::Erase(job) => Batch { erase: vec![JobId(job.into())], ..Batch::default() },
+                Step::Forget(number) => {
+                    let first = model.log().lapses(1).unwrap().first().copied();
+                    let key = hash(&format!("key {}", number % 60));
+                    Batch { lapsed: first.map(|lapse| (lapse, Some(key))).into_iter().collect(), ..Batch::default() }
+                }
                 Step::Restart => {
                     sqlite.again();
                     model.again();
@@ -262,6 +300,7 @@ proptest! {
             prop_assert_eq!(model.log().payload(job).unwrap(), sqlite.log().payload(job).unwrap());
             prop_assert_eq!(model.log().idem(&key).unwrap(), sqlite.log().idem(&key).unwrap());
         }
+        prop_assert_eq!(model.log().lapses(1_000).unwrap(), sqlite.log().lapses(1_000).unwrap());
         let side = SideTable::Subject;
         prop_assert_eq!(model.log().side(side).unwrap(), sqlite.log().side(side).unwrap());
         fourplane_store::verify(sqlite.dir.path()).unwrap();

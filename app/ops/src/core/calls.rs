@@ -9,7 +9,7 @@ use units::{JobId, TeamId};
 
 use super::{Core, Draft, Origin};
 use crate::api::{Ack, Call, Command, IdemKey, OutputRow, Refusal};
-use crate::ports::{Head, IdemRow, LogStore, SideTable, SideWrite};
+use crate::ports::{Head, IdemRow, Lapse, LogStore, SideTable, SideWrite};
 
 impl<S: LogStore> Core<S> {
     pub(super) fn take_call(&mut self, call: Call, low_space: bool, draft: &mut Draft) {
@@ -31,6 +31,10 @@ impl<S: LogStore> Core<S> {
             && let Some(last) = draft.events.last()
         {
             draft.batch.idem.push(IdemRow { key: idem.key, request: idem.request, seq: last.seq });
+            // A job's own lives as long as the job.
+            if !matches!(last.event, Event::Submitted(_)) {
+                draft.batch.lapses.push(Lapse { at: self.clock.now() + super::keys::KEPT, seq: last.seq });
+            }
         }
         draft.answers.push((reply, answer));
     }

@@ -49,6 +49,7 @@ impl<S: LogStore> Core<S> {
         let same_boot = before.epoch > Epoch(0) && before.boot_id == opening.boot_id;
         let clock = LedgerClock::start(opening.reading, before.clock, same_boot.then_some(before.anchor));
         let mut core = Self {
+            next_lapse: Self::first_lapse(&store)?,
             store,
             state,
             policy: opening.policy,

@@ -66,8 +66,15 @@ fn a_job_that_fits_and_is_not_seen_is_told_so() {
     world.policy = Policy { max_examined: 0 };
     let unseen = world.submit(job().minutes(5));
     assert_eq!(world.why(unseen), Why::NotExamined { limit: 0 });
+    assert_eq!(world.decide(), None, "it is recorded");
+    assert_eq!(world.state.meta().cut, Some((world.now, 0)));
     world.policy = Policy::default();
     assert_eq!(world.why(unseen), Why::Next);
+    world.policy = Policy { max_examined: 0 };
+    world.pass(3_599);
+    assert_eq!(world.decide(), None, "once");
+    world.pass(1);
+    assert_eq!(world.state.meta().cut, Some((world.now, 0)), "an hour");
 }
 
 #[test]

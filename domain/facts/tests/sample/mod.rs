@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
-    MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PlacementV1, PrioritySetV1, ReleasedV1,
-    SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV1, StopReason, SubmittedV1, TaskEndedV1,
-    TaskFreedV1, TaskRunningV1, TeamSetV1,
+    MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PassCutV1, PlacementV1, PrioritySetV1,
+    ReleasedV1, SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV1, StopReason, SubmittedV1,
+    TaskEndedV1, TaskFreedV1, TaskRunningV1, TeamSetV1,
 };
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, ExitClass, Hash32, HealthCheck, IndexSet,
@@ -188,6 +188,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ),
         ("task-ended-idle", ended(TaskExit::IdleLimit)),
         ("attempt-closed-afresh", closed(Outcome::Code(3), Next::Afresh { not_before: at })),
+        ("pass-cut", Event::PassCut(PassCutV1 { limit: 1_000 })),
     ]
 }
 
