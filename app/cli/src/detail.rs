@@ -116,8 +116,6 @@ fn attempt_row(attempt: &Attempt, job: &Job, zone: &TimeZone) -> Vec<String> {
     let dash = || "-".to_owned();
     let member =
         if job.array.is_some() { format!("{}_{}", job.id, attempt.index) } else { job.id.to_string() };
-    let elapsed =
-        attempt.started.map(|started| when::between(started, attempt.ended.unwrap_or_else(when::now)));
     let devices: Vec<String> =
         attempt.tasks.iter().flat_map(|task| &task.devices).map(ToString::to_string).collect();
     let end = match (&attempt.leaked, &attempt.outcome, &attempt.stop) {
@@ -135,7 +133,7 @@ fn attempt_row(attempt: &Attempt, job: &Job, zone: &TimeZone) -> Vec<String> {
         member,
         attempt.number.to_string(),
         attempt.started.map_or_else(dash, |started| when::local(started, zone)),
-        elapsed.map_or_else(dash, |span| span.to_string()),
+        attempt.elapsed_ns.map_or_else(dash, |span| Nanos(span).to_string()),
         attempt
             .cpu_ns
             .map_or_else(dash, |cpu| format!("{}.{:03} s", cpu / 1_000_000_000, cpu / 1_000_000 % 1_000)),

@@ -138,7 +138,7 @@ fn members(job: &Job) -> String {
 
 /// How long it runs or ran.
 fn elapsed(job: &Job) -> Option<Nanos> {
-    job.started.map(|started| when::between(started, job.ended.unwrap_or_else(when::now)))
+    job.elapsed_ns.map(Nanos)
 }
 
 fn or_dash(text: Option<String>) -> String {

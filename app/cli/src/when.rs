@@ -2,7 +2,6 @@
 
 use jiff::tz::TimeZone;
 use server::wire::Time;
-use units::Nanos;
 
 /// An instant as `2026-11-30 14:05:09` in `zone`.
 pub(crate) fn local(time: Time, zone: &TimeZone) -> String {
@@ -19,21 +18,6 @@ fn zoned(time: Time, zone: &TimeZone) -> Option<jiff::ZonedDateTime> {
     Some(instant.to_zoned_datetime(zone.clone()))
 }
 
-/// The instant now, as the wire has it.
-pub(crate) fn now() -> Time {
-    wire_time(jiff::Timestamp::now())
-}
-
-/// An instant as the wire has it; beyond 2262 it is the last one that fits.
-pub(crate) fn wire_time(instant: jiff::Timestamp) -> Time {
-    Time(units::Timestamp(i64::try_from(instant.as_nanosecond()).unwrap_or(i64::MAX)))
-}
-
-/// The time between two instants, `D-HH:MM:SS`.
-pub(crate) fn between(from: Time, to: Time) -> Nanos {
-    to.0.since(from.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +28,5 @@ mod tests {
         let time = Time(units::Timestamp::from_secs(0));
         assert_eq!(local(time, &zone), "1970-01-01 02:00:00");
         assert_eq!(zone_name(&zone), "+02");
-        assert_eq!(between(time, Time(units::Timestamp::from_secs(93_784))).to_string(), "1-02:03:04");
     }
 }

@@ -4,7 +4,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use control::Policy;
 use units::{JobId, Seq};
 
 use crate::api::{Call, Look, Refusal, Trial};
@@ -116,7 +115,6 @@ pub struct Handle {
     pub(crate) sender: Sender<Message>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) view: Arc<Mutex<Box<dyn ViewStore>>>,
-    pub(crate) policy: Policy,
 }
 
 impl Handle {
@@ -161,11 +159,6 @@ impl Handle {
         let (answer, answered) = channel();
         self.read(Box::new(move |store| drop(answer.send(read(store)))));
         Ok(answered.recv().map_err(|_| Refusal::Stopping)??)
-    }
-
-    /// The policy by which the writer decides.
-    pub fn policy(&self) -> Policy {
-        self.policy
     }
 
     /// The last committed event.

@@ -82,7 +82,6 @@ where
     C: Clock + 'static,
 {
     let Parts { store, mut view, node, clock, inbox, opening } = parts;
-    let policy = opening.policy;
     let core = Core::open(store, opening)?;
     catch_up(view.as_mut(), core.store())?;
     let progress = Arc::new(Progress::default());
@@ -90,8 +89,7 @@ where
     progress.applied(core.head().seq, &[]);
     let view = Arc::new(Mutex::new(view));
     let prober = Prober::new(inbox.sender.clone(), core.state());
-    let handle =
-        Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view), policy };
+    let handle = Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view) };
     let (committed, to_project) = channel();
     let projector_progress = Arc::clone(&progress);
     let projector = named("projector", move || run_projector(&view, &to_project, &projector_progress))?;

@@ -29,7 +29,7 @@ pub(crate) use show::{node_rows, show_job};
     title = "Fourplane",
     description = "Jobs on one machine. Over the Unix socket the kernel says who asks; over TCP send \
         `Authorization: Bearer TOKEN`. A refusal is always an `Error`: 400 malformed, 401 nobody, 403 not \
-        allowed, 404 unknown, 409 not now, 413 too large, 422 can never run, 503 stopping, 507 disk nearly full."
+        allowed, 404 unknown, 409 not now, 413 too large, 422 can never run, 429 too much open, 503 stopping, 507 disk nearly full."
 ))]
 struct Document;
 

@@ -9,15 +9,16 @@ use axum::http::StatusCode;
 use control::identity::{Action, Principal, Resource, authorize};
 use ops::Handle;
 use ops::api::{Ack, Command, IdemKey, Refusal};
-use ops::ports::StoreError;
+use ops::ports::{SideTable, StoreError};
 use ops::view::{JobRow, ViewReader};
 use tokio::sync::{Semaphore, watch};
-use units::{JobId, TeamId};
+use units::{JobId, SubjectId, TeamId, Timestamp};
 
 use crate::changes::Changes;
 use crate::error::ApiError;
 use crate::people::{People, Rights};
-use crate::tokens::{Passing, Tokens};
+use crate::shares::Shares;
+use crate::tokens::{Kept, Passing};
 use crate::{ask, wire};
 
 /// Readers of the view at a time.
@@ -43,10 +44,11 @@ pub(crate) struct App {
     pub(crate) handle: Handle,
     pub(crate) config: Config,
     pub(crate) people: People,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: Kept,
     pub(crate) links: Passing,
-    pub(crate) sessions: Passing,
+    pub(crate) sessions: Kept,
     pub(crate) changes: Arc<Changes>,
+    pub(crate) listeners: Shares<SubjectId>,
     pub(crate) closing: watch::Receiver<bool>,
     teams: RwLock<BTreeMap<TeamId, String>>,
     memory_per_core: u64,
@@ -69,14 +71,15 @@ impl Caller {
 }
 
 impl App {
-    /// Reads people and tokens. Blocks.
+    /// Reads people, tokens and sessions. Blocks.
     pub(crate) fn open(
         handle: Handle,
         config: Config,
         closing: watch::Receiver<bool>,
     ) -> Result<Arc<Self>, Refusal> {
         let people = People::load(&handle)?;
-        let tokens = Tokens::load(&handle)?;
+        let tokens = Kept::load(&handle, SideTable::Token)?;
+        let sessions = Kept::load(&handle, SideTable::Session)?;
         let (answer, answered) = std::sync::mpsc::channel();
         handle.look(Box::new(move |state, _| {
             let teams = state.teams().map(|(id, team)| (id, team.name.clone())).collect();
@@ -92,7 +95,8 @@ impl App {
             people,
             tokens,
             links: Passing::default(),
-            sessions: Passing::default(),
+            sessions,
+            listeners: Shares::default(),
             closing,
             teams: RwLock::new(teams),
             memory_per_core,
@@ -138,6 +142,11 @@ impl App {
             Ok(answer)
         })
         .await
+    }
+
+    /// Ledger time now, which is at or after that of every row read before.
+    pub(crate) async fn now(&self) -> Result<Timestamp, ApiError> {
+        ask::look(&self.handle, |_, now| now).await
     }
 
     /// One job's row.

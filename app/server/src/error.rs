@@ -46,6 +46,12 @@ impl ApiError {
         )
     }
 
+    /// Somebody has as many of something as one may: `what` in words, and what they could do.
+    pub(crate) fn too_many(what: &str, most: u32, hint: &str) -> Self {
+        let message = format!("you have {most} {what}, as many as one may");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many-open", message).hint(hint)
+    }
+
     pub(crate) fn stopping() -> Self {
         Refusal::Stopping.into()
     }

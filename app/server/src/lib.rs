@@ -12,6 +12,7 @@ mod guard;
 mod page;
 mod people;
 mod serve;
+mod shares;
 mod tokens;
 pub mod wire;
 

@@ -7,17 +7,22 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use axum::response::{IntoResponse, Response};
 use ops::view::{JobFilter, JobState};
-use units::{Bytes, Timestamp};
+use units::{Bytes, Nanos, Timestamp};
 
 use crate::api::{node_rows, show_job};
 use crate::app::App;
 use crate::ask;
 use crate::error::ApiError;
-use crate::tokens::{new_secret, now};
+use crate::tokens::new_secret;
 use crate::wire::{Job, Node, Time};
 
 /// Jobs on the page: not over, and over.
 const SHOWN: (usize, usize) = (100, 20);
+
+/// Characters of a name: more than a column shows.
+const TEXT: usize = 80;
+/// How long the page says that a pass was cut short.
+const CUT_SHOWN: Nanos = Nanos::from_secs(3_600);
 
 #[derive(Template)]
 #[template(path = "index.html")]
@@ -28,6 +33,8 @@ struct Index {
     active: Vec<Job>,
     ended: Vec<Job>,
     runs_as: Option<u32>,
+    /// How many jobs a pass looked at, where that was not all within the last hour.
+    cut: Option<u32>,
     now: Timestamp,
 }
 
@@ -43,12 +50,19 @@ impl Index {
         self.ago(&job.started.unwrap_or(job.submitted))
     }
 
-    /// How long a job ran.
-    fn ran(job: &Job) -> String {
-        match (job.started, job.ended) {
-            (Some(started), Some(ended)) => ended.0.since(started.0).to_string(),
-            _ => "—".to_owned(),
+    /// The beginning of what users may make as long as they like.
+    fn short(text: &str) -> String {
+        let mut rest = text.chars();
+        let mut start: String = rest.by_ref().take(TEXT).collect();
+        if rest.next().is_some() {
+            start.push('…');
         }
+        start
+    }
+
+    /// How long a job ran or has run.
+    fn ran(job: &Job) -> String {
+        job.elapsed_ns.map_or_else(|| "—".to_owned(), |ns| Nanos(ns).to_string())
     }
 }
 
@@ -71,15 +85,17 @@ pub(crate) async fn index(State(app): State<Arc<App>>) -> Result<Response, ApiEr
             Ok((active, list(&over, SHOWN.1)?))
         })
         .await?;
-    let rows = ask::look(&app.handle, |state, _| node_rows(state)).await?;
+    let look = |state: &control::State, now| (node_rows(state), state.meta().cut, now);
+    let (rows, cut, now) = ask::look(&app.handle, look).await?;
     let page = Index {
         nonce: new_secret(),
         version: app.config.version.clone(),
         nodes: rows.into_iter().map(|row| row.show(&app)).collect(),
-        active: active.into_iter().map(|row| show_job(&app, row)).collect(),
-        ended: ended.into_iter().map(|row| show_job(&app, row)).collect(),
+        active: active.into_iter().map(|row| show_job(&app, row, now)).collect(),
+        ended: ended.into_iter().map(|row| show_job(&app, row, now)).collect(),
         runs_as: Some(app.config.server_uid).filter(|uid| *uid != 0),
-        now: now(),
+        cut: cut.filter(|(at, _)| now.since(*at) < CUT_SHOWN).map(|(_, limit)| limit),
+        now,
     };
     Ok(html(&page, &page.nonce))
 }

@@ -1,7 +1,9 @@
 //! Listeners and connections: who is at the other end, and how long they may take.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,6 +13,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -28,10 +31,17 @@ use crate::app::{App, Config};
 use crate::error::{ApiError, BODY_LIMIT};
 use crate::guard::{Peer, guard};
 use crate::people::Rights;
+use crate::shares::{Share, Shares};
 use crate::{api, page};
 
 /// The most connections at a time; further ones wait in the kernel's queue.
 const CONNECTIONS: u32 = 4_096;
+/// The part of all connections that one user of this machine, or one remote address, may have.
+const PART: (u32, u32) = (2, 4);
+/// Connections at a time that are only told that they are too many; further ones are just closed.
+const REFUSALS: usize = 16;
+/// How long such a connection may take.
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// A request's head must arrive within this time.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 /// A reader must take something within this time.
@@ -87,7 +97,14 @@ pub async fn serve(options: ServeOptions, shutdown: impl Future<Output = ()>) ->
     let app = app.await.map_err(|_| Refusal::Stopping)??;
     let connections = connections();
     let room = Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(usize::MAX)));
-    let server = Server { router: router(app), room, closing };
+    let server = Server {
+        router: router(app),
+        room,
+        connections,
+        shares: Shares::default(),
+        refusals: Arc::new(Semaphore::new(REFUSALS)),
+        closing,
+    };
     if let Some(listener) = tcp {
         listener.set_nonblocking(true)?;
         tokio::spawn(server.clone().accept_tcp(TcpListener::from_std(listener)?));
@@ -127,10 +144,20 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// Whose a connection is counted as.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    User(u32),
+    Address(IpAddr),
+}
+
 #[derive(Clone)]
 struct Server {
     router: Router,
     room: Arc<Semaphore>,
+    connections: u32,
+    shares: Shares<Holder>,
+    refusals: Arc<Semaphore>,
     closing: watch::Receiver<bool>,
 }
 
@@ -138,10 +165,10 @@ impl Server {
     async fn accept_tcp(self, listener: TcpListener) {
         self.accept(
             || listener.accept(),
-            |(stream, _): (TcpStream, _)| {
+            |(stream, address): (TcpStream, SocketAddr)| {
                 // Without it an answer may wait for the acknowledgement of the last one.
                 let _ = stream.set_nodelay(true);
-                Some((stream, Peer::Tcp))
+                Some((stream, Peer::Tcp, Holder::Address(address.ip())))
             },
         )
         .await;
@@ -153,18 +180,17 @@ impl Server {
             |(stream, _): (UnixStream, _)| {
                 let peer = stream.peer_cred().ok()?;
                 let rights = Rights::of_peer(peer.uid(), peer.gid(), peer.pid());
-                Some((stream, Peer::Socket(Arc::new(rights))))
+                Some((stream, Peer::Socket(Arc::new(rights)), Holder::User(peer.uid())))
             },
         )
         .await;
     }
 
-    async fn accept<S, A, F>(mut self, next: impl Fn() -> F, know: impl Fn(A) -> Option<(S, Peer)>)
+    async fn accept<S, A, F>(mut self, next: impl Fn() -> F, know: impl Fn(A) -> Option<(S, Peer, Holder)>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         F: Future<Output = io::Result<A>>,
     {
-        let closing = self.closing.clone();
         loop {
             let Ok(permit) = Arc::clone(&self.room).acquire_owned().await else { return };
             let accepted = tokio::select! {
@@ -173,15 +199,48 @@ impl Server {
             };
             match accepted {
                 Ok(connection) => {
-                    if let Some((stream, peer)) = know(connection) {
-                        let router = self.router.clone();
-                        tokio::spawn(connected(stream, peer, router, closing.clone(), permit));
+                    if let Some((stream, peer, holder)) = know(connection) {
+                        self.take(stream, peer, holder, permit);
                     }
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         }
     }
+
+    /// Serves a connection, unless its holder has too many: nobody may keep the others out.
+    fn take<S>(&self, stream: S, peer: Peer, holder: Holder, permit: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let most = match holder {
+            Holder::User(_) => self.connections / PART.0,
+            Holder::Address(_) => self.connections / PART.1,
+        };
+        let most = most.max(1);
+        if let Some(share) = self.shares.take(holder, most) {
+            tokio::spawn(connected(stream, peer, self.router.clone(), self.closing.clone(), (permit, share)));
+        } else if let Ok(refusal) = Arc::clone(&self.refusals).try_acquire_owned() {
+            drop(permit);
+            tokio::spawn(refuse(stream, most, refusal));
+        }
+    }
+}
+
+/// Answers one request with the reason why there will be no second.
+async fn refuse<S>(stream: S, most: u32, _refusal: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let hint = "end clients that wait or follow, such as attached runs, `logs -f` and pages";
+    let service = service_fn(move |_: Request<Incoming>| async move {
+        Ok::<_, Infallible>(ApiError::too_many("connections", most, hint).into_response())
+    });
+    let mut http = http1::Builder::new();
+    http.keep_alive(false).max_buf_size(64 << 10);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    // Whoever does not listen is not told.
+    let _ = timeout(REFUSAL_TIME, connection).await;
 }
 
 async fn connected<S>(
@@ -189,7 +248,7 @@ async fn connected<S>(
     peer: Peer,
     router: Router,
     mut closing: watch::Receiver<bool>,
-    _permit: OwnedSemaphorePermit,
+    _held: (OwnedSemaphorePermit, Share<Holder>),
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -1,7 +1,7 @@
 //! Tokens, login links and browser sessions. Only hashes of secrets are kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use control::identity::{Principal, Role};
 use ops::Handle;
@@ -76,23 +76,25 @@ fn id_of(hash: &Hash) -> String {
     hex(&hash[..8])
 }
 
-/// All tokens.
-#[derive(Default)]
-pub(crate) struct Tokens(RwLock<BTreeMap<Hash, Grant>>);
+/// Secrets that outlive the server, tokens or browser sessions: their hashes, and what each grants.
+pub(crate) struct Kept {
+    table: SideTable,
+    grants: RwLock<BTreeMap<Hash, Grant>>,
+}
 
-impl Tokens {
-    /// Reads the tokens. Blocks.
-    pub(crate) fn load(handle: &Handle) -> Result<Self, Refusal> {
+impl Kept {
+    /// Reads a table. Blocks.
+    pub(crate) fn load(handle: &Handle, table: SideTable) -> Result<Self, Refusal> {
         let mut grants = BTreeMap::new();
-        for (key, value) in handle.side(SideTable::Token)? {
+        for (key, value) in handle.side(table)? {
             if let Ok(hash) = Hash::try_from(key) {
                 grants.insert(hash, ask::decode_row(&value)?);
             }
         }
-        Ok(Self(RwLock::new(grants)))
+        Ok(Self { table, grants: RwLock::new(grants) })
     }
 
-    /// Makes a token; its secret is told once.
+    /// Makes a token: its secret, which is told once, and its id.
     pub(crate) async fn mint(
         &self,
         handle: &Handle,
@@ -101,42 +103,88 @@ impl Tokens {
     ) -> Result<(String, String), ApiError> {
         let secret = format!("fp_{}", new_secret());
         let hash = hash(&secret);
-        write(handle, who, hash, Some(ask::encode_row(&grant))).await?;
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(hash, grant);
+        self.change(handle, who, vec![(hash, Some(grant))]).await?;
         Ok((secret, id_of(&hash)))
+    }
+
+    /// Opens a session and tells its secret. Sessions that are over go, and one too many does.
+    pub(crate) async fn sign_in(&self, handle: &Handle, grant: Grant) -> Result<String, ApiError> {
+        let secret = new_secret();
+        let who = grant.principal();
+        let mut changes = self.to_go(grant.created);
+        changes.push((hash(&secret), Some(grant)));
+        self.change(handle, who, changes).await?;
+        Ok(secret)
+    }
+
+    /// What makes room for one more: all that is over, else the one that would end first.
+    fn to_go(&self, now: Timestamp) -> Vec<(Hash, Option<Grant>)> {
+        let grants = self.read();
+        let over = grants.iter().filter(|(_, grant)| grant.expires <= now).map(|(hash, _)| *hash);
+        let mut gone: Vec<Hash> = over.collect();
+        if gone.is_empty() && grants.len() >= MOST {
+            let first = grants.iter().min_by_key(|(_, grant)| grant.expires);
+            gone.extend(first.map(|(hash, _)| *hash));
+        }
+        gone.into_iter().map(|hash| (hash, None)).collect()
     }
 
     /// Takes a token back.
     pub(crate) async fn revoke(&self, handle: &Handle, who: Principal, id: &str) -> Result<(), ApiError> {
         let found = self.hash_of(id).ok_or_else(|| no_token(id))?;
-        write(handle, who, found, None).await?;
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&found);
-        Ok(())
+        self.change(handle, who, vec![(found, None)]).await
     }
 
     /// What `secret` grants now.
     pub(crate) fn check(&self, secret: &str, now: Timestamp) -> Option<Grant> {
-        let grants = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let grants = self.read();
         grants.get(&hash(secret)).filter(|grant| grant.expires > now).cloned()
     }
 
     /// Whose a token is.
     pub(crate) fn owner(&self, id: &str) -> Result<SubjectId, ApiError> {
         let hash = self.hash_of(id).ok_or_else(|| no_token(id))?;
-        let grants = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let grants = self.read();
         grants.get(&hash).map(|grant| grant.subject).ok_or_else(|| no_token(id))
     }
 
     /// All tokens of `owner`, or of everybody.
     pub(crate) fn list(&self, owner: Option<SubjectId>) -> Vec<(String, Grant)> {
-        let grants = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let grants = self.read();
         let mine = grants.iter().filter(|(_, grant)| owner.is_none_or(|owner| grant.subject == owner));
         mine.map(|(hash, grant)| (id_of(hash), grant.clone())).collect()
     }
 
     fn hash_of(&self, id: &str) -> Option<Hash> {
-        let grants = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let grants = self.read();
         grants.keys().find(|hash| id_of(hash) == id).copied()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Hash, Grant>> {
+        self.grants.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts and erases grants: in the log's side table first, then here.
+    async fn change(
+        &self,
+        handle: &Handle,
+        who: Principal,
+        changes: Vec<(Hash, Option<Grant>)>,
+    ) -> Result<(), ApiError> {
+        let row = |(hash, grant): &(Hash, Option<Grant>)| SideWrite {
+            table: self.table,
+            key: hash.to_vec(),
+            value: grant.as_ref().map(ask::encode_row),
+        };
+        ask::call(handle, who, Command::Side(changes.iter().map(row).collect()), None).await?;
+        let mut grants = self.grants.write().unwrap_or_else(PoisonError::into_inner);
+        for (hash, grant) in changes {
+            match grant {
+                Some(grant) => grants.insert(hash, grant),
+                None => grants.remove(&hash),
+            };
+        }
+        Ok(())
     }
 }
 
@@ -144,12 +192,7 @@ fn no_token(id: &str) -> ApiError {
     ApiError::not_found(format!("there is no token {id}"))
 }
 
-async fn write(handle: &Handle, who: Principal, hash: Hash, row: Option<Vec<u8>>) -> Result<(), ApiError> {
-    let write = SideWrite { table: SideTable::Token, key: hash.to_vec(), value: row };
-    ask::call(handle, who, Command::Side(vec![write]), None).await.map(drop)
-}
-
-/// Secrets that live no longer than this process: login links or browser sessions.
+/// Secrets that live no longer than this process: login links.
 #[derive(Default)]
 pub(crate) struct Passing(Mutex<BTreeMap<Hash, Grant>>);
 
@@ -165,12 +208,6 @@ impl Passing {
         }
         grants.insert(hash(&secret), grant);
         secret
-    }
-
-    /// What `secret` grants now.
-    pub(crate) fn check(&self, secret: &str, now: Timestamp) -> Option<Grant> {
-        let grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        grants.get(&hash(secret)).filter(|grant| grant.expires > now).cloned()
     }
 
     /// What `secret` grants now, once.
@@ -207,14 +244,23 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_bounded() {
-        let sessions = Passing::default();
-        let first = sessions.open(grant(10));
+    fn links_and_sessions_are_bounded() {
+        let links = Passing::default();
+        let first = links.open(grant(10));
         for _ in 0..MOST {
-            sessions.open(grant(11));
+            links.open(grant(11));
         }
-        assert_eq!(sessions.check(&first, Timestamp(0)), None);
-        assert_eq!(sessions.0.lock().unwrap().len(), MOST);
+        assert_eq!(links.take(&first, Timestamp(0)), None);
+        assert_eq!(links.0.lock().unwrap().len(), MOST);
+
+        let number = |number: usize| hash(&number.to_string());
+        let kept = |ends: i64| {
+            let grants = (0..MOST).map(|at| (number(at), grant(if at == 7 { ends } else { 11 })));
+            Kept { table: SideTable::Session, grants: RwLock::new(grants.collect()) }
+        };
+        assert_eq!(kept(10).to_go(Timestamp(9)), [(number(7), None)], "one too many");
+        assert_eq!(kept(10).to_go(Timestamp(11)).len(), MOST, "all are over");
+        assert_eq!(kept(10).to_go(Timestamp(10)), [(number(7), None)], "one is over");
     }
 
     #[test]

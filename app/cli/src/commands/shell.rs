@@ -54,8 +54,13 @@ pub(crate) async fn attach(common: &Common, printer: Printer, id: &JobRef) -> Re
 fn on_this_machine(common: &Common) -> Result<(), Failure> {
     match common.server {
         None => Ok(()),
-        Some(_) => Err(Failure::usage("a terminal is reached on the server's own machine only")
-            .hint("log in there, and leave out --server and FOURPLANE_SERVER")),
+        Some(_) => Err(Failure::usage(
+            "a terminal cannot be reached over the network: its job serves it on a socket of its own machine",
+        )
+        .hint(
+            "log in to that machine and do this there, without --server and FOURPLANE_SERVER; \
+            `fourplane run` works from here",
+        )),
     }
 }
 

@@ -75,7 +75,11 @@ pub(super) async fn login(State(app): State<Arc<App>>, Params(params): Params<Lo
         ));
     };
     let created = now();
-    let secret = app.sessions.open(Grant { created, expires: created + SESSION_LIFE, ..link });
+    let session = Grant { created, expires: created + SESSION_LIFE, ..link };
+    let secret = match app.sessions.sign_in(&app.handle, session).await {
+        Ok(secret) => secret,
+        Err(error) => return page::sign_in(&error),
+    };
     let age = SESSION_LIFE.as_secs();
     let cookie = format!("{COOKIE_NAME}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age}");
     let headers = [

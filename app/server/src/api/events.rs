@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
@@ -12,18 +13,21 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use units::JobId;
+use units::{JobId, SubjectId};
 
 use super::jobs::active;
 use super::show::show_job;
-use crate::app::App;
+use crate::app::{App, Caller};
 use crate::error::ApiError;
+use crate::shares::Share;
 use crate::wire::{Error, Job};
 
 /// Events that wait for a slow reader before it is let fall behind.
 const AHEAD: usize = 64;
 /// Jobs told to a listener that fell behind.
 const CAUGHT_UP: usize = 500;
+/// Streams of one person: each costs a look at the view for every change.
+const LISTENERS: u32 = 64;
 /// An idle stream shows so often that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -36,13 +40,17 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     responses((status = 200, body = Job, content_type = "text/event-stream"), (status = "4XX", body = Error)))]
 pub(super) async fn events(
     State(app): State<Arc<App>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    Extension(caller): Extension<Caller>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
+    let share = app.listeners.take(caller.who.subject, LISTENERS);
+    let hint = "close pages of this server, or programs that follow /api/v1/events";
+    let share = share.ok_or_else(|| ApiError::too_many("streams of events", LISTENERS, hint))?;
     let (told, stream) = mpsc::channel(AHEAD);
     // Listening begins before the answer does: what happens after it is never missed.
     let news = app.changes.listen();
-    let listener = Listener { app, told };
+    let listener = Listener { app, told, _share: share };
     tokio::spawn(listener.follow(news));
-    Sse::new(ReceiverStream::new(stream)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    Ok(Sse::new(ReceiverStream::new(stream)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
 /// The reader has gone, or the server is going.
@@ -51,6 +59,7 @@ struct Over;
 struct Listener {
     app: Arc<App>,
     told: mpsc::Sender<Result<Event, Infallible>>,
+    _share: Share<SubjectId>,
 }
 
 impl Listener {
@@ -77,8 +86,9 @@ impl Listener {
             let rows = jobs.iter().map(|job| view.job(*job));
             rows.filter_map(Result::transpose).collect::<Result<Vec<JobRow>, _>>()
         });
-        for row in rows.await? {
-            self.tell(&show_job(&self.app, row)).await?;
+        let (rows, now) = (rows.await?, self.app.now().await?);
+        for row in rows {
+            self.tell(&show_job(&self.app, row, now)).await?;
         }
         Ok(())
     }

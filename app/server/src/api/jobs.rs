@@ -127,7 +127,8 @@ pub(super) async fn list(
     let limit = filter.limit;
     let rows = app.view(move |view| view.jobs(&filter)).await?;
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.id.0);
-    let jobs = rows.into_iter().map(|row| show_job(&app, row)).collect();
+    let now = app.now().await?;
+    let jobs = rows.into_iter().map(|row| show_job(&app, row, now)).collect();
     Ok(Json(JobList { jobs, next }).into_response())
 }
 
@@ -138,8 +139,12 @@ fn stream(app: Arc<App>, mut filter: JobFilter, mut left: usize) -> Response {
         while left > 0 {
             filter.limit = left.min(PAGE);
             let page = filter.clone();
-            let rows = match app.view(move |view| view.jobs(&page)).await {
-                Ok(rows) => rows,
+            let read = async {
+                let rows = app.view(move |view| view.jobs(&page)).await?;
+                Ok::<_, ApiError>((rows, app.now().await?))
+            };
+            let (rows, now) = match read.await {
+                Ok(read) => read,
                 // The answer has begun: breaking it off is the only way to say so.
                 Err(error) => return drop(lines.send(Err(error)).await),
             };
@@ -149,7 +154,7 @@ fn stream(app: Arc<App>, mut filter: JobFilter, mut left: usize) -> Response {
             filter.before = Some(last);
             let mut text = Vec::new();
             for row in rows {
-                serde_json::to_writer(&mut text, &show_job(&app, row)).expect("plain values serialise");
+                serde_json::to_writer(&mut text, &show_job(&app, row, now)).expect("plain values serialise");
                 text.push(b'\n');
             }
             if lines.send(Ok(text.into())).await.is_err() || is_last {
@@ -170,8 +175,9 @@ pub(super) async fn detail(
     let id = row.id;
     let tries = app.view(move |view| view.attempts(id)).await?;
     let why = if row.state.is_over() { None } else { Some(reason(&app, id).await?) };
-    let job = show_job(&app, Arc::unwrap_or_clone(row));
-    Ok(Json(JobDetail { job, tries: tries.iter().map(show_attempt).collect(), why }))
+    let now = app.now().await?;
+    let job = show_job(&app, Arc::unwrap_or_clone(row), now);
+    Ok(Json(JobDetail { job, tries: tries.iter().map(|row| show_attempt(row, now)).collect(), why }))
 }
 
 /// Which member is meant.
@@ -236,7 +242,8 @@ pub(super) async fn wait(
             }
         }
     }
-    Ok(Json(Waited { over: row.state.is_over(), job: show_job(&app, row) }))
+    let now = app.now().await?;
+    Ok(Json(Waited { over: row.state.is_over(), job: show_job(&app, row, now) }))
 }
 
 /// Keep a job from starting.
@@ -294,5 +301,6 @@ pub(super) async fn priority(
 pub(super) async fn active(app: &Arc<App>, limit: usize) -> Result<Vec<Job>, ApiError> {
     let filter = JobFilter { states: ACTIVE.to_vec(), limit, ..JobFilter::default() };
     let rows = app.view(move |view| view.jobs(&filter)).await?;
-    Ok(rows.into_iter().map(|row| show_job(app, row)).collect())
+    let now = app.now().await?;
+    Ok(rows.into_iter().map(|row| show_job(app, row, now)).collect())
 }

@@ -8,8 +8,8 @@ use units::{DeviceIndex, NodeId, SubjectId, Timestamp};
 use crate::app::App;
 use crate::wire::{self, Attempt, Device, Holder, Job, Leak, Members, Node, Readiness, Task, Time, Why};
 
-/// A job's row as JSON.
-pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
+/// A job's row as JSON, as of the ledger time `now`.
+pub(crate) fn show_job(app: &App, row: JobRow, now: Timestamp) -> Job {
     let request = row.request;
     Job {
         id: row.id.0,
@@ -34,6 +34,7 @@ pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
         submitted: row.submitted.into(),
         started: row.started.map(Time),
         ended: row.ended.map(Time),
+        elapsed_ns: elapsed(row.started, row.ended, now),
         members: Members {
             waiting: row.members.waiting,
             running: row.members.running,
@@ -47,8 +48,13 @@ pub(crate) fn show_job(app: &App, row: JobRow) -> Job {
     }
 }
 
-/// An attempt's row as JSON.
-pub(super) fn show_attempt(row: &AttemptRow) -> Attempt {
+/// A duration is a difference of ledger times only: a client's clock may show another time.
+fn elapsed(started: Option<Timestamp>, ended: Option<Timestamp>, now: Timestamp) -> Option<u64> {
+    started.map(|started| ended.unwrap_or(now).since(started).0)
+}
+
+/// An attempt's row as JSON, as of the ledger time `now`.
+pub(super) fn show_attempt(row: &AttemptRow, now: Timestamp) -> Attempt {
     let tasks = (0_u32..).zip(&row.tasks).map(|(rank, placement)| Task {
         rank,
         node: placement.node.0,
@@ -63,6 +69,7 @@ pub(super) fn show_attempt(row: &AttemptRow) -> Attempt {
         decided: row.decided.into(),
         started: row.started.map(Time),
         ended: row.ended.map(Time),
+        elapsed_ns: elapsed(row.started, row.ended, now),
         freed: row.freed.map(Time),
         stop: row.stop.map(|reason| wire::stop_word(reason).to_owned()),
         readiness: row.health.clone().map(|health| Readiness {
@@ -165,7 +172,8 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
         ),
         Reason::Next => plain("next", "it fits and is about to start"),
         Reason::NotExamined { limit } => {
-            ("behind", format!("it is not among the first {limit} jobs of the queue"), None)
+            let text = format!("it fits, but a pass looks at {limit} jobs and did not come to it");
+            ("not-examined", text, Some("wait until jobs ahead of it have started or are cancelled"))
         }
     }
 }

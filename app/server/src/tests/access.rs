@@ -59,6 +59,53 @@ async fn tokens_and_people_outlive_the_server() {
 }
 
 #[tokio::test]
+async fn a_browser_stays_signed_in_when_the_server_is_replaced() {
+    let log = ModelLog::new();
+    let first = start_on(log.clone(), false, Config::default()).await;
+    let link = async || {
+        let link = first.user(ANN).send("POST", "/api/v1/login-link", Value::Null).await.json();
+        link["path"].as_str().unwrap().to_owned()
+    };
+    let (used, unused) = (link().await, link().await);
+    let signed_in = first.remote().get(&used).await;
+    let cookie = signed_in.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let secret = cookie.split_once('=').unwrap().1;
+    for (key, row) in log.side(SideTable::Session).unwrap() {
+        assert!(!String::from_utf8_lossy(&[key, row].concat()).contains(secret), "only a hash is stored");
+    }
+    first.app.handle.stop();
+    let second = start_on(log, false, Config::default()).await;
+    let browser = second.remote().header("cookie", &cookie);
+    assert_eq!(browser.get("/api/v1/jobs?user=me").await.status, 200);
+    assert_eq!(second.remote().header("cookie", "fourplane=guess").get("/").await.status, 401);
+    for link in [used, unused] {
+        assert_eq!(second.remote().get(&link).await.status, 401, "links end with the server");
+    }
+    let later = crate::tokens::now() + crate::tokens::SESSION_LIFE;
+    assert_eq!(second.app.sessions.check(secret, later), None, "and sessions in their time");
+}
+
+#[tokio::test]
+async fn one_person_has_so_many_streams_of_events() {
+    let server = start(false).await;
+    let (ann, bob) = (server.user(ANN), server.user(BOB));
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        let stream = ann.open("GET", "/api/v1/events", Vec::new()).await;
+        assert_eq!(stream.status(), 200);
+        open.push(stream);
+    }
+    let refused = ann.get("/api/v1/events").await;
+    assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (429, &json!("too-many-open")));
+    assert!(refused.json()["hint"].as_str().unwrap().contains("close"));
+    assert_eq!(bob.open("GET", "/api/v1/events", Vec::new()).await.status(), 200);
+    open.clear();
+    while ann.open("GET", "/api/v1/events", Vec::new()).await.status() != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn nobody_mints_more_than_they_have() {
     let server = start(false).await;
     let admin = json!({"label": "l", "role": "admin"});

@@ -1,10 +1,13 @@
 //! A server without sockets, and requests to it from anybody.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
+use control::Policy;
 use facts::TaskExit;
 use facts::event::DeviceV1;
 use http_body_util::BodyExt;
@@ -35,6 +38,8 @@ pub(crate) const BOB: u32 = 4_000_000_003;
 pub(crate) struct FakeNode {
     inner: Arc<Mutex<Inner>>,
     tell: Arc<dyn Fn(NodeEvent) + Send + Sync>,
+    /// How far the machine's wall clock was stepped, in nanoseconds.
+    pub(crate) wall_step: Arc<AtomicI64>,
 }
 
 struct Inner {
@@ -105,11 +110,11 @@ fn boottime() -> u64 {
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap()
 }
 
-struct TestClock;
+struct TestClock(Arc<AtomicI64>);
 
 impl Clock for TestClock {
     fn read(&self) -> ClockReading {
-        ClockReading { boottime: boottime(), wall: crate::tokens::now().0 }
+        ClockReading { boottime: boottime(), wall: crate::tokens::now().0 + self.0.load(Relaxed) }
     }
 
     fn boot_id(&self) -> [u8; 16] {
@@ -149,7 +154,24 @@ impl Default for Config {
 
 pub(crate) async fn start_on(log: ModelLog, at_once: bool, config: Config) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
-    let (running, node) = start_writer(log.clone(), at_once, directory.path());
+    let (running, node) = start_writer(log.clone(), at_once, Policy::default(), directory.path());
+    start_around(running, node, log, config, directory).await
+}
+
+/// A server with a policy of its own, whose jobs end when told.
+pub(crate) async fn start_with(policy: Policy) -> Fixture {
+    let (directory, log) = (tempfile::tempdir().unwrap(), ModelLog::new());
+    let (running, node) = start_writer(log.clone(), false, policy, directory.path());
+    start_around(running, node, log, Config::default(), directory).await
+}
+
+async fn start_around(
+    running: Running,
+    node: FakeNode,
+    log: ModelLog,
+    config: Config,
+    directory: tempfile::TempDir,
+) -> Fixture {
     let (close, closing) = watch::channel(false);
     let handle = running.handle.clone();
     let app = tokio::task::spawn_blocking(move || App::open(handle, config, closing)).await.unwrap().unwrap();
@@ -157,10 +179,17 @@ pub(crate) async fn start_on(log: ModelLog, at_once: bool, config: Config) -> Fi
 }
 
 /// A writer over `log`: 8 cores, 16 GiB and two made-up devices.
-pub(crate) fn start_writer(log: ModelLog, at_once: bool, directory: &std::path::Path) -> (Running, FakeNode) {
+pub(crate) fn start_writer(
+    log: ModelLog,
+    at_once: bool,
+    policy: Policy,
+    directory: &std::path::Path,
+) -> (Running, FakeNode) {
     let inbox = Inbox::new();
     let inner = Inner { at_once, running: BTreeMap::new(), reports: 0 };
-    let node = FakeNode { inner: Arc::new(Mutex::new(inner)), tell: inbox.node_events().into() };
+    let wall_step = Arc::<AtomicI64>::default();
+    let clock = TestClock(Arc::clone(&wall_step));
+    let node = FakeNode { inner: Arc::new(Mutex::new(inner)), tell: inbox.node_events().into(), wall_step };
     let device = |index: u8| DeviceV1 {
         key: format!("GPU-{index}"),
         model: "H100".to_owned(),
@@ -171,17 +200,17 @@ pub(crate) fn start_writer(log: ModelLog, at_once: bool, directory: &std::path::
         version: "0.0.0".to_owned(),
         boot_id: [7; 16],
         entropy: [1; 32],
-        reading: TestClock.read(),
+        reading: clock.read(),
         node: NodeFacts {
             name: "node1".to_owned(),
             cores: Cores(8),
             memory: Bytes(16 << 30),
             devices: vec![device(0), device(1)],
         },
-        policy: control::Policy::default(),
+        policy,
     };
     let view = Box::new(SqliteView::open(directory).unwrap());
-    let parts = Parts { store: log, view, node: node.clone(), clock: TestClock, inbox, opening };
+    let parts = Parts { store: log, view, node: node.clone(), clock, inbox, opening };
     (ops::start(parts).unwrap(), node)
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use control::Policy;
 use facts::LaunchSpec;
 use ops::ports::LogStore;
 use serde_json::{Value, json};
 use store::{ModelLog, Room};
 use units::JobId;
 
-use super::fixture::{ADMIN, ANN, BOB, Fixture, job, start, start_on};
+use super::fixture::{ADMIN, ANN, BOB, Fixture, job, start, start_on, start_with};
 use crate::app::Config;
 
 fn launch(server: &Fixture, id: u64) -> LaunchSpec {
@@ -201,6 +202,31 @@ async fn long_streams_are_whole() {
 }
 
 #[tokio::test]
+async fn a_running_jobs_time_is_the_ledgers_whatever_the_wall_clock_does() {
+    const HOUR: i64 = 3_600_000_000_000;
+    let server = start(false).await;
+    let ann = server.user(ANN);
+    let id = ann.submit(json!({})).await;
+    for step in [HOUR, -5 * HOUR] {
+        server.node.wall_step.store(step, std::sync::atomic::Ordering::Relaxed);
+        let detail = ann.get(&format!("/api/v1/jobs/{id}")).await.json();
+        let list = ann.get("/api/v1/jobs").await.json();
+        let lines = ann.clone().header("accept", "application/x-ndjson").get("/api/v1/jobs").await;
+        let line: Value = serde_json::from_str(lines.text().trim()).unwrap();
+        let waited = ann.get(&format!("/api/v1/jobs/{id}/wait?timeout=0")).await.json();
+        for shown in [&detail, &detail["tries"][0], &list["jobs"][0], &line, &waited["job"]] {
+            let elapsed = shown["elapsed_ns"].as_i64().expect("it runs");
+            assert!((1..HOUR / 2).contains(&elapsed), "{elapsed} after a step of {step}");
+        }
+    }
+    server.node.end_all(0);
+    let ended = ann.get(&format!("/api/v1/jobs/{id}/wait")).await.json()["job"]["elapsed_ns"].clone();
+    assert_eq!(ann.get(&format!("/api/v1/jobs/{id}")).await.json()["elapsed_ns"], ended, "it stands still");
+    let held = ann.submit(json!({"hold": true})).await;
+    assert_eq!(ann.get(&format!("/api/v1/jobs/{held}")).await.json()["elapsed_ns"], Value::Null);
+}
+
+#[tokio::test]
 async fn an_end_is_told_with_its_attempt() {
     let server = start(true).await;
     let ann = server.user(ANN);
@@ -312,6 +338,20 @@ async fn what_runs_on_simulated_gpus_is_tainted() {
         }
         assert_eq!(ann.get("/").await.text().contains("simulated GPUs"), rehearsal);
     }
+}
+
+#[tokio::test]
+async fn a_job_that_no_pass_comes_to_is_told_so_by_the_servers_own_policy() {
+    let server = start_with(Policy { max_examined: 0 }).await;
+    let ann = server.user(ANN);
+    let minute = 60_000_000_000_u64;
+    ann.submit(json!({"cores": 6, "memory_bytes": 1, "time_limit_ns": 10 * minute})).await;
+    ann.submit(json!({"cores": 8, "memory_bytes": 1})).await;
+    let unseen = ann.submit(json!({"cores": 1, "memory_bytes": 1, "time_limit_ns": minute})).await;
+    let why = ann.get(&format!("/api/v1/jobs/{unseen}/why")).await.json();
+    assert_eq!(why["why"]["code"], "not-examined", "{why}");
+    assert!(why["why"]["hint"].is_string());
+    assert!(ann.get("/").await.text().contains("looked at 0 jobs in a pass"), "and the page says so");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use control::Policy;
 use serde_json::{Value, json};
 use store::ModelLog;
 use tokio::sync::oneshot;
@@ -29,7 +30,7 @@ struct Listening {
 fn listen() -> Listening {
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let (running, node) = start_writer(ModelLog::new(), true, directory.path());
+    let (running, node) = start_writer(ModelLog::new(), true, Policy::default(), directory.path());
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap();
     let path = directory.path().join("api.sock");
@@ -180,6 +181,48 @@ async fn events_tell_of_changes_and_a_slow_reader_is_told_that_it_lagged() {
             assert!(read > 0, "the stream ended without a word");
             seen.extend_from_slice(&buffer[..read]);
             assert!(seen.len() < 64 << 20, "nothing was left out for a reader that did not read");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_user_cannot_have_all_connections() {
+    let server = listen();
+    let address = server.address;
+    let mine = beside({
+        let socket = server.socket();
+        move || {
+            let ask = |stream: &mut Blocking| exchange(stream, &request("GET", "/api/v1/jobs", ""));
+            let mut mine = Vec::new();
+            loop {
+                let mut stream = Blocking::connect(&socket).unwrap();
+                let (status, body) = ask(&mut stream);
+                if status != 200 {
+                    assert_eq!(status, 429, "{body}");
+                    let body: Value = serde_json::from_str(&body).unwrap();
+                    assert_eq!(body["code"], "too-many-open");
+                    assert!(body["message"].as_str().unwrap().contains(&mine.len().to_string()), "{body}");
+                    assert!(body["hint"].as_str().unwrap().contains("logs -f"), "{body}");
+                    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "told and closed");
+                    return mine;
+                }
+                mine.push(stream);
+            }
+        }
+    })
+    .await;
+    beside(move || {
+        let mut other = std::net::TcpStream::connect(address).unwrap();
+        assert_eq!(exchange(&mut other, &request("GET", "/api/v1/healthz", "")).0, 200, "others get in");
+    })
+    .await;
+    drop(mine);
+    let mut again = server.connect();
+    beside(move || {
+        let asked = Instant::now();
+        while exchange(&mut again, &request("GET", "/api/v1/jobs", "")).0 != 200 {
+            assert!(asked.elapsed() < Duration::from_secs(10));
         }
     })
     .await;

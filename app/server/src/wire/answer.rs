@@ -56,6 +56,8 @@ pub struct Job {
     pub started: Option<Time>,
     /// When its last member was over.
     pub ended: Option<Time>,
+    /// How long it ran, or has run as of this answer, by the server's ledger; absent before it started.
+    pub elapsed_ns: Option<u64>,
     /// How many members stand where; one in all where it is no array.
     pub members: Members,
     /// Attempts so far.
@@ -119,6 +121,8 @@ pub struct Attempt {
     pub started: Option<Time>,
     /// When its last process ended.
     pub ended: Option<Time>,
+    /// How long it ran, or has run as of this answer, by the server's ledger; absent before it started.
+    pub elapsed_ns: Option<u64>,
     /// When the last of what it held was proven free.
     pub freed: Option<Time>,
     /// Why it was told to stop.
