@@ -1,12 +1,14 @@
 //! Drives the real program as its users do: a server with real processes, and commands.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
 
+mod browser;
 mod control;
 mod crash;
 mod drill;
 mod first;
 mod inventory;
 mod network;
+mod page;
 mod sbatch;
 mod service;
 mod shapes;

@@ -21,6 +21,12 @@ fn a_token_opens_the_network_port() {
     let ran = ask(secret, &["run", "--", "echo", "from afar"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "from afar\n"), "{ran:?}");
 
+    for terminal in [["shell"].as_slice(), &["attach", "1"]] {
+        let refused = ask(secret, terminal);
+        assert_eq!(refused.code, 3, "{refused:?}");
+        assert!(refused.err.contains("over the network") && refused.err.contains("hint: "), "{refused:?}");
+    }
+
     let listed = world.run(&["token", "list"]).out;
     assert!(listed.contains("laptop") && !listed.contains(secret), "{listed}");
     let id = listed.lines().nth(1).unwrap().split(' ').next().unwrap();

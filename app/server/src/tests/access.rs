@@ -95,6 +95,7 @@ async fn one_person_has_so_many_streams_of_events() {
         assert_eq!(stream.status(), 200);
         open.push(stream);
     }
+    assert_eq!(ann.open("GET", "/api/v1/events", Vec::new()).await.status(), 429);
     let refused = ann.get("/api/v1/events").await;
     assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (429, &json!("too-many-open")));
     assert!(refused.json()["hint"].as_str().unwrap().contains("close"));
@@ -183,6 +184,20 @@ async fn the_page_works_empty_and_full_and_escapes_what_users_write() {
     server.node.end_all(3);
     ann.get(&format!("/api/v1/jobs/{job}/wait")).await;
     assert!(ann.get("/").await.text().contains("exited with code 3"));
+}
+
+#[tokio::test]
+async fn the_page_stays_small_whatever_users_make_long_and_many() {
+    let server = start(false).await;
+    let ann = server.user(ANN);
+    let long = "n".repeat(10_000);
+    for _ in 0..130 {
+        ann.submit(json!({"hold": true, "name": long})).await;
+    }
+    let page = ann.get("/").await;
+    assert_eq!(page.text().matches("<tr><td>").count(), 100);
+    assert!(page.text().contains("the newest 100") && page.body.len() < 50_000, "{}", page.body.len());
+    assert!(page.text().contains(&format!("{}…", &long[..80])));
 }
 
 #[tokio::test]

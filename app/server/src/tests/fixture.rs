@@ -187,7 +187,8 @@ pub(crate) fn start_writer(
 ) -> (Running, FakeNode) {
     let inbox = Inbox::new();
     let inner = Inner { at_once, running: BTreeMap::new(), reports: 0 };
-    let wall_step = Arc::<AtomicI64>::default();
+    // A day ahead of this process's clock, which nobody can then take for the ledger's.
+    let wall_step = Arc::new(AtomicI64::new(86_400_000_000_000));
     let clock = TestClock(Arc::clone(&wall_step));
     let node = FakeNode { inner: Arc::new(Mutex::new(inner)), tell: inbox.node_events().into(), wall_step };
     let device = |index: u8| DeviceV1 {
