@@ -18,6 +18,10 @@ use ops::core::{Core, Input, NodeFacts, Opening};
 use ops::ports::{ClockReading, Head, LogStore, NodeCommand, NodeReport, ReportBody, TaskId};
 use units::{Bytes, Cores, JobId, Nanos, Seq, SubjectId, TeamId, Timestamp};
 
+/// The program's own allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Jobs submitted in one turn; each leaves five events.

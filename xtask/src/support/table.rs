@@ -137,6 +137,20 @@ const LOCAL: &[Row] = &[
         Proven(&["app/server/src/tests/jobs.rs::a_wait_for_devices_names_their_holder"]),
     ),
     row(
+        "why, run --dry-run: what would start the job at once; the estimate",
+        ANY,
+        Proven(&[
+            "domain/control/tests/main/remedies.rs::what_is_told_to_help_helps",
+            "domain/control/tests/main/remedies.rs::a_forecast_comes_true",
+            "app/cli/tests/main/shapes.rs::a_second_job_waits_for_the_first_ones_simulated_gpu",
+        ]),
+    ),
+    row(
+        "run: scripts with #SBATCH lines",
+        HYBRID,
+        Proven(&["app/cli/tests/main/sbatch.rs::a_script_runs_with_what_its_lines_ask_for"]),
+    ),
+    row(
         "wait, hold, release, priority",
         HYBRID,
         Proven(&[
@@ -161,7 +175,28 @@ const LOCAL: &[Row] = &[
             "tests/vm/controllers.sh::a frozen job can be ended",
         ]),
     ),
-    row("nodes, drain", ANY, Proven(&["app/server/src/tests/jobs.rs::a_drained_node_takes_no_new_work"])),
+    row(
+        "nodes, drain, resume",
+        HYBRID,
+        Proven(&["app/cli/tests/main/control.rs::a_drained_node_finishes_what_it_has_and_takes_nothing_new"]),
+    ),
+    row(
+        "check, explain, schema",
+        ANY,
+        Proven(&[
+            "domain/spec/tests/main/mistakes.rs::mistakes_are_told",
+            "app/cli/tests/main/spec.rs::a_specification_is_checked",
+        ]),
+    ),
+    row(
+        "inventory",
+        "x86-64, trees of eight machines",
+        StandIn(
+            "trees made from published outputs",
+            &["app/cli/tests/main/inventory.rs::a_copy_of_another_machines_files_is_shown"],
+        ),
+    ),
+    row("inventory by NVML", "NVIDIA", NotProven("a stand-in library was asked")),
     row(
         "login, token",
         ANY,
