@@ -3,7 +3,7 @@
 ulimit -l 64; ulimit -n 4096
 up
 expect "v2 is the only hierarchy" "$(grep -c ' cgroup ' /proc/mounts)" 0
-expect "up says what enforces limits" "$(grep -o 'enforced by .*;' /tmp/banner)" "enforced by cgroups v2;"
+expect "up says what enforces limits" "$(grep -o 'enforced by .*' /tmp/banner)" "enforced by cgroups v2"
 
 here='/sys/fs/cgroup$(cut -d : -f 3 /proc/self/cgroup)'
 fourplane run --wait --cores 2 --mem 64MiB -o limits -- sh -c "cd $here && cat cpu.max memory.max pids.max"

@@ -4,7 +4,7 @@
 for n in 0 1 255; do mknod -m 666 "/dev/nvidia$n" c 195 "$n"; done
 mv /dev/nvidia255 /dev/nvidiactl
 up --simulate-gpus 2
-expect "up says that GPUs are confined" "$(grep -o 'enforced by .*;' /tmp/banner)" "enforced by cgroups v2, GPUs confined;"
+expect "up says that GPUs are confined" "$(grep -o 'enforced by .*' /tmp/banner)" "enforced by cgroups v2, GPUs confined"
 
 # What a job says that opens each of these: two GPUs, what they share, and what any job needs.
 cat >opens <<'END'

@@ -365,12 +365,19 @@ impl Banner<'_> {
         let devices = &self.offer.node.devices;
         let models = offer::count(devices.iter().map(|device| device.model.clone()));
         match (&self.args.simulate_gpus, devices.len()) {
-            (Some(_), count) => format!("{count} simulated GPUs, of which nothing is measured ({models})"),
+            (Some(rehearsal), count) => {
+                let model = if rehearsal.model == SIMULATED {
+                    String::new()
+                } else {
+                    format!(" {}", rehearsal.model)
+                };
+                format!("{count} simulated{model} GPU{}, of which nothing is measured", plural(count))
+            }
             (None, 0) if self.found.gpus.is_empty() => {
                 "no GPUs: GPU figures will say not measured (rehearse with --simulate-gpus 8)".to_owned()
             }
             (None, 0) => "no GPU that can be used".to_owned(),
-            (None, count) => format!("{count} GPUs ({models})"),
+            (None, count) => format!("{count} GPU{} ({models})", plural(count)),
         }
     }
 
@@ -379,8 +386,8 @@ impl Banner<'_> {
         let ports: Vec<_> = self.found.rdma.iter().filter(|port| !port.virtual_function).collect();
         let active = ports.iter().filter(|port| port.bits_per_second.value().is_some()).count();
         match ports.len() {
-            0 => format!("{own} network interfaces"),
-            all => format!("{own} network interfaces, {active} of {all} RDMA ports active"),
+            0 => format!("{own} network interface{}", plural(own)),
+            all => format!("{own} network interface{}, {active} of {all} RDMA ports active", plural(own)),
         }
     }
 
@@ -428,4 +435,9 @@ impl Banner<'_> {
         let devices = if confines && !is_amd { "GPUs confined" } else { "GPUs advisory" };
         if self.offer.node.devices.is_empty() { cgroups.to_owned() } else { format!("{cgroups}, {devices}") }
     }
+}
+
+/// The ending of a word that counts so many.
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
