@@ -201,19 +201,22 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
     started(&world.settle()).iter().any(|(job, _)| *job == awaited)
 }
 
+/// A history in which nothing ends by itself, as it would be over before anything waits.
+fn crowded(steps: Vec<Step>) -> World {
+    let mut world = two_nodes();
+    for step in steps.into_iter().filter(|step| !matches!(step, Step::End(..))) {
+        happen(&mut world, step);
+        world.settle();
+    }
+    world
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
     fn what_is_told_to_help_helps(steps in prop::collection::vec(step(), 10..40)) {
-        let mut world = two_nodes();
-        for step in steps {
-            // Else a history is over before anything waits.
-            if !matches!(step, Step::End(..)) {
-                happen(&mut world, step);
-                world.settle();
-            }
-        }
+        let mut world = crowded(steps);
         for job in open_jobs(&world.state).into_iter().take(8) {
             let before = world.state.clone();
             let menu = remedies_of(&mut world, job);
@@ -229,13 +232,7 @@ proptest! {
 
     #[test]
     fn a_forecast_comes_true(steps in prop::collection::vec(step(), 10..40)) {
-        let mut world = two_nodes();
-        for step in steps {
-            if !matches!(step, Step::End(..)) {
-                happen(&mut world, step);
-                world.settle();
-            }
-        }
+        let mut world = crowded(steps);
         for job in open_jobs(&world.state).into_iter().take(8) {
             let before = world.state.clone();
             let told = forecast_of(&mut world, job);
