@@ -66,13 +66,19 @@ pub(crate) fn read_trace(trace: &[u8], dir: &Path) -> Vec<Call> {
 struct Reader<'a> {
     dir: &'a str,
     calls: Vec<Call>,
-    /// Unsynced changes by name.
-    pending: BTreeMap<String, usize>,
+    changes: BTreeMap<String, Changes>,
     /// Lengths by name: all plain `write`s here continue at the end.
     ends: BTreeMap<String, u64>,
 }
 
-/// A sync that began: its file and how many changes it covers.
+/// Changes to a file since it was first seen: `synced` of those `made` are on the disk.
+#[derive(Default)]
+struct Changes {
+    made: usize,
+    synced: usize,
+}
+
+/// A sync that began: its file and how many changes had been made to it.
 type Begun = Option<(String, usize)>;
 
 impl Reader<'_> {
@@ -98,15 +104,15 @@ impl Reader<'_> {
                 let end = offset + bytes.len() as u64;
                 let length = self.ends.entry(name.clone()).or_default();
                 *length = end.max(*length);
-                *self.pending.entry(name.clone()).or_default() += 1;
+                self.changes.entry(name.clone()).or_default().made += 1;
                 self.calls.push(Call::Write { name, offset, bytes });
                 None
             }
             "fsync" | "fdatasync" => {
                 let path = descriptor(rest)?;
                 let name = if path == self.dir { String::new() } else { self.name(&path)? };
-                let covered = self.pending.get(&name).copied().unwrap_or(0);
-                Some((name, covered))
+                let made = self.changes.get(&name).map_or(0, |changes| changes.made);
+                Some((name, made))
             }
             _ => None,
         }
@@ -115,14 +121,17 @@ impl Reader<'_> {
     /// What takes effect when a call has succeeded.
     fn finish(&mut self, call: &str, begun: Begun) {
         let Some((_, result)) = call.rsplit_once(" = ") else { return };
-        if result.starts_with('-') {
+        // `-1` failed; `?` never came back.
+        if !result.starts_with(|first: char| first.is_ascii_digit()) {
             return;
         }
-        if let Some((name, started)) = begun {
+        if let Some((name, covered)) = begun {
             if name.is_empty() {
                 self.calls.push(Call::SyncNames);
-            } else {
-                *self.pending.entry(name.clone()).or_default() -= started;
+            } else if let Some(changes) = self.changes.get_mut(&name) {
+                // Another thread's sync may have covered the same changes meanwhile.
+                let started = covered.saturating_sub(changes.synced);
+                changes.synced += started;
                 self.calls.push(Call::Sync { name, started });
             }
             return;
@@ -153,15 +162,15 @@ impl Reader<'_> {
                 let (to, _) = quoted(rest.strip_prefix(", ")?)?;
                 let name = |path: &[u8]| self.name(std::str::from_utf8(path).ok()?);
                 let (from, to) = (name(&from)?, name(&to)?);
-                let pending = self.pending.remove(&from).unwrap_or(0);
+                let changes = self.changes.remove(&from).unwrap_or_default();
                 let end = self.ends.remove(&from).unwrap_or(0);
-                self.pending.insert(to.clone(), pending);
+                self.changes.insert(to.clone(), changes);
                 self.ends.insert(to.clone(), end);
                 self.calls.push(Call::Rename { from, to });
             }
             "unlink" => {
                 let name = self.name(std::str::from_utf8(&quoted(rest)?.0).ok()?)?;
-                self.pending.remove(&name);
+                self.changes.remove(&name);
                 self.ends.remove(&name);
                 self.calls.push(Call::Remove { name });
             }
@@ -172,7 +181,7 @@ impl Reader<'_> {
 
     fn set_length(&mut self, name: String, length: u64) {
         self.ends.insert(name.clone(), length);
-        *self.pending.entry(name.clone()).or_default() += 1;
+        self.changes.entry(name.clone()).or_default().made += 1;
         self.calls.push(Call::Length { name, length });
     }
 
@@ -213,4 +222,29 @@ fn unescape(text: &str) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Each sync makes durable what was written before it began and no other sync has covered.
+#[test]
+fn syncs_of_one_file_may_overlap() {
+    let trace = r#"
+1 pwrite64(5</d/a>, "\x01", 1, 0) = 1
+1 fdatasync(5</d/a> <unfinished ...>
+2 fdatasync(6</d/a> <unfinished ...>
+1 <... fdatasync resumed>) = 0
+1 pwrite64(5</d/a>, "\x02", 1, 1) = 1
+2 <... fdatasync resumed>) = 0
+1 fdatasync(5</d/a>) = -1 EIO (Input/output error)
+2 fdatasync(6</d/a>) = ?
+1 fdatasync(5</d/a>) = 0
+"#;
+    let calls = read_trace(trace.trim().as_bytes(), Path::new("/d"));
+    let covered: Vec<usize> = calls
+        .iter()
+        .filter_map(|call| match call {
+            Call::Sync { started, .. } => Some(*started),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(covered, [1, 0, 1]);
 }
