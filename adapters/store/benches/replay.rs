@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use control::identity::{Principal, Role};
 use control::{Policy, State};
-use facts::event::{SubmittedV1, TeamSetV1};
+use facts::event::{LimitsV1, SubmittedV1, TeamSetV2};
 use facts::{Actor, Envelope, Event, Hash32, JobKind, JobRequest, LaunchSpec, Resources, Source, TaskExit};
 use fourplane_store::{Options, SqliteLog};
 use ops::api::{Call, Command, IdemKey};
@@ -86,8 +86,11 @@ impl Writer {
         // The clock goes on from one writer to the next, so no key comes twice.
         let unique = self.clock.boottime + u64::from(self.submitted);
         let key = Hash32(*blake3::hash(&unique.to_le_bytes()).as_bytes());
-        let command =
-            Command::Submit { request: Box::new(request(self.submitted)), launch: Box::new(launch) };
+        let command = Command::Submit {
+            request: Box::new(request(self.submitted)),
+            launch: Box::new(launch),
+            preemptible: false,
+        };
         Input::Call(Call {
             who: Principal { subject: SubjectId(1), uid: 1_000, role: Role::User },
             command,
@@ -237,12 +240,12 @@ fn bytes_a_job() -> Outcome<u64> {
         };
         state.apply(&envelope).map(|()| state.forget_undo())
     };
-    let team = TeamSetV1 {
+    let team = TeamSetV2 {
         team: TeamId(0),
         name: "default".to_owned(),
-        max_cores: None,
-        max_memory: None,
-        max_gpus: None,
+        quota: LimitsV1::UNLIMITED,
+        borrow: LimitsV1::NOTHING,
+        lend: LimitsV1::UNLIMITED,
     };
     apply(1, Event::TeamSet(team))?;
     let before = resident()?;

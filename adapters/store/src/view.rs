@@ -16,7 +16,7 @@ use units::{AttemptId, JobId, Seq, SubjectId, TeamId, Timestamp};
 use crate::database::{Errors, touch_private, transact};
 
 /// Raised with every change of the tables or of a row's encoding: an older view is made again.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 const CREATE: &str = "
     CREATE TABLE applied(seq INTEGER NOT NULL, hash BLOB NOT NULL);

@@ -2,8 +2,9 @@
 
 use control::identity::Principal;
 use control::{Denial, Policy, State};
+use facts::event::{LimitsV1, PreemptionSetV1};
 use facts::{Hash32, IndexSet, JobRequest, LaunchSpec};
-use units::{Bytes, JobId, NodeId, SubjectId, TeamId, Timestamp};
+use units::{JobId, NodeId, SubjectId, TeamId, Timestamp};
 
 use crate::ports::{Head, SideWrite, StoreError};
 
@@ -16,6 +17,8 @@ pub enum Command {
         request: Box<JobRequest>,
         /// How to launch it.
         launch: Box<LaunchSpec>,
+        /// Whether it may be stopped for more urgent jobs of its team.
+        preemptible: bool,
     },
     /// Do not start it.
     Hold(JobId),
@@ -45,13 +48,17 @@ pub enum Command {
         team: Option<TeamId>,
         /// Its name.
         name: String,
-        /// Quota; none is unlimited.
-        max_cores: Option<u32>,
-        /// Quota; none is unlimited.
-        max_memory: Option<Bytes>,
-        /// Quota; none is unlimited.
-        max_gpus: Option<u32>,
+        /// What it is promised to hold at once.
+        quota: LimitsV1,
+        /// What it may hold above that, of what others leave free.
+        borrow: LimitsV1,
+        /// What of its quota others may hold while it does not.
+        lend: LimitsV1,
     },
+    /// Say when running jobs are stopped for others.
+    SetPreemption(PreemptionSetV1),
+    /// Let a job be stopped for more urgent ones of its team, or not.
+    SetPreemptible(JobId, bool),
     /// Change side tables (people and tokens), which are no part of history.
     Side(Vec<SideWrite>),
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use facts::event::{Next, PlacementV1, StopReason};
+use facts::event::{Next, PlacementV1, ReceiptV1, StopReason};
 use facts::{Envelope, Event, JobRequest, Outcome, TaskExit};
 use serde::{Deserialize, Serialize};
 use units::{ArrayIndex, AttemptId, Bytes, JobId, Seq, SubjectId, TeamId, Timestamp};
@@ -71,6 +71,8 @@ pub struct JobRow {
     pub state: JobState,
     /// Whether it is held now.
     pub held: bool,
+    /// Whether it may be stopped for more urgent jobs of its team.
+    pub preemptible: bool,
     /// The priority it has now.
     pub priority: i32,
     /// When it was accepted.
@@ -114,6 +116,8 @@ pub struct AttemptRow {
     pub freed: Option<Timestamp>,
     /// Why it was told to stop.
     pub stop: Option<StopReason>,
+    /// For whom, where it was to make room.
+    pub receipt: Option<ReceiptV1>,
     /// Ends by rank.
     pub exits: BTreeMap<u32, TaskExit>,
     /// Since when, and why, something of it cannot be freed.
@@ -223,6 +227,7 @@ impl<'a> Projection<'a> {
                 let mut row = JobRow {
                     id: body.job,
                     held: body.request.hold,
+                    preemptible: false,
                     priority: body.request.priority,
                     request: body.request.clone(),
                     state: JobState::Queued,
@@ -242,6 +247,9 @@ impl<'a> Projection<'a> {
             Event::Held(body) => self.on_job(envelope, body.job, |row| row.held = true),
             Event::Released(body) => self.on_job(envelope, body.job, |row| row.held = false),
             Event::PrioritySet(body) => self.on_job(envelope, body.job, |row| row.priority = body.priority),
+            Event::PreemptibleSet(body) => {
+                self.on_job(envelope, body.job, |row| row.preemptible = body.preemptible)
+            }
             Event::CancelRequested(body) => {
                 self.on_job(envelope, body.job, |row| row.cancelled_by = Some(body.by))
             }
@@ -257,6 +265,7 @@ impl<'a> Projection<'a> {
                     ended: None,
                     freed: None,
                     stop: None,
+                    receipt: None,
                     exits: BTreeMap::new(),
                     leaked: None,
                     health: None,
@@ -282,9 +291,12 @@ impl<'a> Projection<'a> {
                     row.started.get_or_insert(body.at);
                 })
             }
-            Event::StopOrdered(body) => {
-                self.on_attempt(body.attempt, |row| row.stop = Some(body.reason)).map(drop)
-            }
+            Event::StopOrdered(body) => self
+                .on_attempt(body.attempt, |row| {
+                    row.stop = Some(body.reason);
+                    row.receipt = body.receipt;
+                })
+                .map(drop),
             Event::TaskEnded(body) => {
                 let Some(job) = self.on_attempt(body.attempt, |row| {
                     row.exits.insert(body.rank.0, body.exit.clone());
@@ -340,7 +352,8 @@ impl<'a> Projection<'a> {
             | Event::NodeSchedulable(_)
             | Event::TeamSet(_)
             | Event::SegmentSealed(_)
-            | Event::PassCut(_) => Ok(()),
+            | Event::PassCut(_)
+            | Event::PreemptionSet(_) => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@ mod events;
 mod explain;
 mod input;
 mod jobs;
+mod limits;
 mod output;
 mod show;
 mod submit;
@@ -45,11 +46,13 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(jobs::release))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::priority))
+        .routes(routes!(jobs::preemptible))
         .routes(routes!(output::output))
         .routes(routes!(events::events))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::schedulable))
         .routes(routes!(cluster::teams, cluster::set_team))
+        .routes(routes!(limits::preemption, limits::set_preemption))
         .routes(routes!(access::login_link))
         .routes(routes!(access::login))
         .routes(routes!(access::tokens, access::new_token))

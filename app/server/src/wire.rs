@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 pub use answer::{
     Attempt, Device, Explanation, Holder, Job, JobDetail, JobList, Leak, Members, Minted, Node, Outcome,
-    Readiness, Remedy, Start, Task, Team, Token, Why,
+    Readiness, Receipt, Remedy, Start, Task, Team, Token, Why,
 };
 pub(crate) use convert::stop_word;
 pub use text::Text;
@@ -89,6 +89,9 @@ pub struct Submit {
     /// Whether it starts held.
     #[serde(default)]
     pub hold: bool,
+    /// Whether it may be stopped for more urgent jobs of its team.
+    #[serde(default)]
+    pub preemptible: bool,
     /// Free labels that lists and reports select by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -314,21 +317,91 @@ pub struct Schedulable {
     pub reason: String,
 }
 
-/// A team to make or change. An absent quota is unlimited.
+/// A team to make or change: its quota, what it may borrow, and what it lends. `null` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetTeam {
     /// Its name; a known one changes that team.
     pub name: String,
-    /// The most cores it may hold at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Cores that it is promised to hold at once; unlimited if absent.
+    #[serde(default)]
     pub max_cores: Option<u32>,
-    /// The most memory it may hold at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Memory that it is promised to hold at once; unlimited if absent.
+    #[serde(default)]
     pub max_memory_bytes: Option<u64>,
-    /// The most devices it may hold at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Devices that it is promised to hold at once; unlimited if absent.
+    #[serde(default)]
     pub max_gpus: Option<u32>,
+    /// Cores that it may hold above that, of what others leave free; none if absent.
+    #[serde(default = "no_cores")]
+    pub borrow_cores: Option<u32>,
+    /// Memory that it may hold above that, of what others leave free; none if absent.
+    #[serde(default = "no_memory")]
+    pub borrow_memory_bytes: Option<u64>,
+    /// Devices that it may hold above that, of what others leave free; none if absent.
+    #[serde(default = "no_gpus")]
+    pub borrow_gpus: Option<u32>,
+    /// Cores of its quota that others may hold while it does not; all if absent.
+    #[serde(default)]
+    pub lend_cores: Option<u32>,
+    /// Memory of its quota that others may hold while it does not; all if absent.
+    #[serde(default)]
+    pub lend_memory_bytes: Option<u64>,
+    /// Devices of its quota that others may hold while it does not; all if absent.
+    #[serde(default)]
+    pub lend_gpus: Option<u32>,
+}
+
+fn no_cores() -> Option<u32> {
+    Some(0)
+}
+
+fn no_memory() -> Option<u64> {
+    Some(0)
+}
+
+fn no_gpus() -> Option<u32> {
+    Some(0)
+}
+
+/// When running jobs are stopped for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Preemption {
+    /// Whether a team gets back what others borrowed, and whose jobs are stopped first.
+    pub reclaim: Reclaim,
+    /// Time in which a started job is left alone.
+    pub protect_ns: u64,
+    /// Jobs of at least this priority stop preemptible ones of their team; `null` if no job does.
+    pub preempts_from: Option<i32>,
+    /// A member that was put back so often is left alone.
+    pub most: u32,
+}
+
+impl Default for Preemption {
+    fn default() -> Self {
+        facts::event::PreemptionSetV1::default().into()
+    }
+}
+
+/// Whose jobs are stopped first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reclaim {
+    /// Nobody's: what was lent stays until its job ends.
+    Never,
+    /// Those of teams that hold more than their quota.
+    BorrowedFirst,
+    /// The least urgent.
+    LowestPriority,
+}
+
+/// Whether a job may be stopped for more urgent ones of its team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preemptible {
+    /// Whether it may.
+    pub preemptible: bool,
 }
 
 /// A token to mint for oneself.

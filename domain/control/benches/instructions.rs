@@ -10,7 +10,7 @@ extern crate fourplane_control as control;
 mod world;
 
 use control::decide;
-use facts::event::{NodeSchedulableV1, PrioritySetV1, SubmittedV1, TaskEndedV1, TeamSetV1};
+use facts::event::{LimitsV1, NodeSchedulableV1, PrioritySetV1, SubmittedV1, TaskEndedV1, TeamSetV2};
 use facts::{Event, JobRequest, TaskExit};
 use units::{Bytes, JobId, Nanos, NodeId, Rank, TeamId};
 use world::{Refine, World, job};
@@ -95,12 +95,12 @@ fn end(busy: &Busy, which: usize) -> Event {
 
 /// Leaves a team room for two cores and a little memory: nothing of it fits.
 fn tight_quota() -> Event {
-    Event::TeamSet(TeamSetV1 {
+    Event::TeamSet(TeamSetV2 {
         team: TeamId(LIMITED),
         name: "limited".to_owned(),
-        max_cores: Some(2),
-        max_memory: Some(Bytes(10)),
-        max_gpus: None,
+        quota: LimitsV1 { cores: Some(2), memory: Some(Bytes(10)), gpus: None },
+        borrow: LimitsV1::NOTHING,
+        lend: LimitsV1::UNLIMITED,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use facts::event::PartV1;
 use facts::{Event, IndexSet, JobRequest};
 use units::{Bytes, JobId, NodeId, TeamId};
 
@@ -33,12 +34,30 @@ impl Resource {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Cores, Self::Memory, Self::Gpus];
 
+    /// The same in the log.
+    pub fn part(self) -> PartV1 {
+        match self {
+            Self::Cores => PartV1::Cores,
+            Self::Memory => PartV1::Memory,
+            Self::Gpus => PartV1::Gpus,
+        }
+    }
+
     /// This part of an amount; memory in bytes.
     pub fn of(self, amount: Amount) -> u64 {
         match self {
             Self::Cores => amount.cores,
             Self::Memory => amount.memory,
             Self::Gpus => amount.gpus,
+        }
+    }
+
+    /// An amount with this part replaced.
+    pub fn with(self, amount: Amount, part: u64) -> Amount {
+        match self {
+            Self::Cores => Amount { cores: part, ..amount },
+            Self::Memory => Amount { memory: part, ..amount },
+            Self::Gpus => Amount { gpus: part, ..amount },
         }
     }
 
@@ -56,6 +75,16 @@ impl Resource {
     /// The first part of `need` that is not within `room`.
     pub(crate) fn lacking(need: Amount, room: Amount) -> Option<Self> {
         Self::ALL.into_iter().find(|resource| resource.of(need) > resource.of(room))
+    }
+}
+
+impl From<PartV1> for Resource {
+    fn from(part: PartV1) -> Self {
+        match part {
+            PartV1::Cores => Self::Cores,
+            PartV1::Memory => Self::Memory,
+            PartV1::Gpus => Self::Gpus,
+        }
     }
 }
 
@@ -92,9 +121,9 @@ pub enum Denial {
     UnknownDependency(JobId),
     /// More than the team may ever hold at once.
     #[error(
-        "it asks for {}, team {name} may hold {} at once (it holds {} now); \
+        "it asks for {}, team {name} may hold {} at once{} (it holds {} now); \
          {fits} of its {tasks} tasks would fit",
-        .resource.say(*.asked), .resource.say(*.limit), .resource.say(*.used)
+        .resource.say(*.asked), .resource.say(*.limit), borrowed(*.resource, *.borrow), .resource.say(*.used)
     )]
     OverQuota {
         /// Whose quota.
@@ -103,8 +132,10 @@ pub enum Denial {
         name: String,
         /// Of what.
         resource: Resource,
-        /// The limit.
+        /// The limit: its quota and what it may borrow.
         limit: u64,
+        /// What of that it may borrow.
+        borrow: u64,
         /// What the team holds now.
         used: u64,
         /// What one attempt asks for.
@@ -152,6 +183,11 @@ pub enum Denial {
     Inconsistent,
 }
 
+/// `, 2 GPUs of that borrowed`
+fn borrowed(resource: Resource, borrow: u64) -> String {
+    if borrow == 0 { String::new() } else { format!(", {} of that borrowed", resource.say(borrow)) }
+}
+
 /// `4 cores, 16 GiB of memory, 1 GPU`
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,7 +226,8 @@ pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
             }
         }
         Event::NodeSchedulable(e) => state.node(e.node).map(drop).ok_or(Denial::NoSuchNode(e.node)),
-        Event::TeamSet(_) => Ok(()),
+        Event::PreemptibleSet(e) => open_job(state, e.job).map(drop),
+        Event::TeamSet(_) | Event::PreemptionSet(_) => Ok(()),
         _ => Err(Denial::Inconsistent),
     }
 }
@@ -228,16 +265,17 @@ fn within_own_limits(request: &JobRequest) -> Result<(), Denial> {
 fn within_quota(state: &State, request: &JobRequest) -> Result<(), Denial> {
     let team = state.team(request.team).ok_or(Denial::UnknownTeam(request.team))?;
     let asked = Amount::of_attempt(request);
-    let Some(resource) = Resource::lacking(asked, team.quota) else { return Ok(()) };
+    let Some(resource) = Resource::lacking(asked, team.limit()) else { return Ok(()) };
     Err(Denial::OverQuota {
         team: request.team,
         name: team.name.clone(),
         resource,
-        limit: resource.of(team.quota),
+        limit: resource.of(team.limit()),
+        borrow: resource.of(team.borrow),
         used: resource.of(state.used_by(request.team)),
         asked: resource.of(asked),
         tasks: request.tasks,
-        fits: place::tasks_within(team.quota, Amount::of(&request.per_task)),
+        fits: place::tasks_within(team.limit(), Amount::of(&request.per_task)),
     })
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, HealthChangedV1, HoldLeakedV1, MembersEndedV1, Next, NodeDeclaredV1,
-    NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV1, SubmittedV1, TaskEndedV1, TaskFreedV1,
-    TaskRunningV1, TeamSetV1,
+    NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV2, SubmittedV1, TaskEndedV1, TaskFreedV1,
+    TaskRunningV1, TeamSetV2,
 };
 use facts::{Condition, Dependency, Envelope, Event, IndexSet, Outcome, TaskExit};
 use units::{
@@ -134,6 +134,8 @@ impl State {
             Event::AttemptClosed(e) => self.attempt_closed(e, at)?,
             Event::MembersEnded(e) => self.members_ended(e, at)?,
             Event::HealthChanged(e) => self.health_changed(e)?,
+            Event::PreemptionSet(e) => self.put(Row::Meta(Meta { preemption: *e, ..meta })),
+            Event::PreemptibleSet(e) => self.change_job(e.job, |job| job.preemptible = e.preemptible)?,
             Event::PassCut(e) => self.put(Row::Meta(Meta { cut: Some((at, e.limit)), ..meta })),
         }
         self.forget_old_jobs(at);
@@ -192,13 +194,9 @@ impl State {
         Ok(())
     }
 
-    fn team_set(&mut self, e: &TeamSetV1) {
-        let quota = Amount {
-            cores: e.max_cores.map_or(u64::MAX, u64::from),
-            memory: e.max_memory.map_or(u64::MAX, |memory| memory.0),
-            gpus: e.max_gpus.map_or(u64::MAX, u64::from),
-        };
-        self.put(Row::Team(e.team, Some(Team { name: e.name.clone(), quota })));
+    fn team_set(&mut self, e: &TeamSetV2) {
+        let [quota, borrow, lend] = [&e.quota, &e.borrow, &e.lend].map(Amount::of_limits);
+        self.put(Row::Team(e.team, Some(Team { name: e.name.clone(), quota, borrow, lend })));
     }
 
     fn submitted(&mut self, e: &SubmittedV1, at: Timestamp) -> Result<(), Misfit> {
@@ -212,6 +210,8 @@ impl State {
             accepted: meta.seq,
             priority: e.request.priority,
             held: e.request.hold,
+            preemptible: false,
+            promised: false,
             open: e.request.after.clone(),
             doomed: false,
             pending: e.request.members(),
@@ -282,11 +282,14 @@ impl State {
             return Err(Misfit::OtherShape(e.attempt));
         }
         job.running += 1;
+        job.promised = false;
         let deadline = request.time_limit.map(|limit| at + limit);
         let attempt = Attempt {
             member,
+            team: request.team,
             number: e.number,
             counted: retry.map_or(0, |retry| retry.counted),
+            preempted: retry.map_or(0, |retry| retry.preempted),
             started: at,
             decision: meta.seq,
             nonce_seed: meta.nonce_seed,
@@ -343,13 +346,16 @@ impl State {
         Ok(())
     }
 
-    fn stop_ordered(&mut self, e: &StopOrderedV1, at: Timestamp) -> Result<(), Misfit> {
+    fn stop_ordered(&mut self, e: &StopOrderedV2, at: Timestamp) -> Result<(), Misfit> {
         let mut attempt = self.open_attempt(e.attempt)?.clone();
         if attempt.stop.is_some() || !attempt.is_live() {
             return Err(Misfit::NothingToStop(e.attempt));
         }
-        attempt.stop = Some(Stop { reason: e.reason, at });
+        attempt.stop = Some(Stop { reason: e.reason, at, receipt: e.receipt });
         self.put(Row::Attempt(e.attempt, Some(attempt)));
+        if let Some(receipt) = e.receipt {
+            self.change_job(receipt.job, |job| job.promised = true)?;
+        }
         Ok(())
     }
 
@@ -413,16 +419,19 @@ impl State {
         }
         self.put(Row::Attempt(e.attempt, None));
         job.running -= 1;
-        match e.next {
-            Next::Finish => self.members_over(member.job, job, 1, &e.outcome, at),
-            Next::Retry { not_before, counted } => {
-                let counted = attempt.counted + u32::from(counted);
-                self.wait_again(member, job, Retry { attempts: attempt.number, counted, not_before });
+        let (counted, not_before) = match e.next {
+            Next::Finish => {
+                self.members_over(member.job, job, 1, &e.outcome, at);
+                return Ok(());
             }
-            Next::Afresh { not_before } => {
-                self.wait_again(member, job, Retry { attempts: attempt.number, counted: 1, not_before });
-            }
-        }
+            Next::Retry { not_before, counted } => (attempt.counted + u32::from(counted), not_before),
+            Next::Afresh { not_before } => (1, not_before),
+        };
+        let was_preempted = e.outcome == Outcome::Preempted;
+        let preempted = attempt.preempted + u32::from(was_preempted);
+        let receipt = attempt.stop.and_then(|stop| stop.receipt).filter(|_| was_preempted);
+        let retry = Retry { attempts: attempt.number, counted, preempted, receipt, not_before };
+        self.wait_again(member, job, retry);
         Ok(())
     }
 

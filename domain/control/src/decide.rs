@@ -1,6 +1,6 @@
 //! What to do next: one decision at a time, from the state and the time alone.
 
-use facts::event::{AttemptClosedV1, MembersEndedV1, PassCutV1, StartedV1, StopOrderedV1, StopReason};
+use facts::event::{AttemptClosedV1, MembersEndedV1, PassCutV1, StartedV1, StopOrderedV2, StopReason};
 use facts::{Event, IndexSet, Outcome};
 use units::{AttemptId, JobId, MemberId, Nanos, TeamId, Timestamp};
 
@@ -50,7 +50,7 @@ fn stop(state: &State, now: Timestamp) -> Option<Event> {
     let broken = || index.broken.first().map(|id| (*id, StopReason::GangMate));
     let unhealthy = || index.unhealthy.first().map(|id| (*id, StopReason::Unhealthy));
     let (attempt, reason) = cancelled.or_else(late).or_else(broken).or_else(unhealthy)?;
-    Some(Event::StopOrdered(StopOrderedV1 { attempt, reason }))
+    Some(Event::StopOrdered(StopOrderedV2 { attempt, reason, receipt: None }))
 }
 
 fn close(state: &State, now: Timestamp) -> Option<Event> {

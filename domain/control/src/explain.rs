@@ -1,13 +1,13 @@
 //! Why a job is where it is, by the very predicates that [`crate::decide`] uses.
 
-use facts::event::StopReason;
+use facts::event::{ReceiptV1, StopReason};
 use facts::{Event, JobRequest, Outcome};
 use units::{ArrayIndex, AttemptId, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
 
 use crate::admit::Resource;
 use crate::decide::{Backfill, Head, Policy, decide, scan_for_head};
 use crate::place;
-use crate::rows::{Amount, Job};
+use crate::rows::{Amount, Job, Stop};
 use crate::state::State;
 
 /// The most holders that an explanation names.
@@ -38,6 +38,8 @@ pub enum Why {
         attempt: AttemptId,
         /// Why.
         reason: StopReason,
+        /// For whom, where it makes room.
+        receipt: Option<ReceiptV1>,
         /// Since when.
         since: Timestamp,
         /// Whether its tasks ended and what they held is not proven free.
@@ -157,7 +159,8 @@ fn of_attempt(state: &State, id: AttemptId) -> Why {
     let Some(attempt) = state.attempt(id) else { return Why::Unknown };
     match attempt.stop {
         Some(stop) => {
-            Why::Stopping { attempt: id, reason: stop.reason, since: stop.at, held: !attempt.is_live() }
+            let Stop { reason, at: since, receipt } = stop;
+            Why::Stopping { attempt: id, reason, receipt, since, held: !attempt.is_live() }
         }
         None if attempt.is_live() => {
             Why::Running { attempt: id, since: attempt.started, until: attempt.deadline }

@@ -4,14 +4,14 @@
 
 use std::cmp::Reverse;
 
-use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, TeamSetV1};
+use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1};
 use facts::{Event, IndexSet, JobRequest};
 use units::{AttemptId, Bytes, Cores, JobId, MemberId, Nanos, NodeId, TeamId, Timestamp};
 
 use crate::admit::Resource;
 use crate::decide::Policy;
 use crate::overlay::Overlay;
-use crate::rows::{Amount, Job};
+use crate::rows::{Amount, Job, Team};
 use crate::state::State;
 
 /// Time limits are told in steps of a minute, memory in steps of a mebibyte.
@@ -114,29 +114,19 @@ impl Menu<'_> {
     /// One part of the quota, raised. A team that lacks two parts needs more than one change.
     fn quota(&mut self) -> Option<Remedy> {
         let team = self.row.request.team;
-        let (quota, used) = (self.state.team(team)?.quota, self.state.used_by(team));
+        let (row, used) = (self.state.team(team)?.clone(), self.state.used_by(team));
         let need = Amount::of_attempt(&self.row.request);
-        let resource = Resource::lacking(need, quota.less(used))?;
-        let name = self.state.team(team)?.name.clone();
+        let resource = Resource::lacking(need, row.limit().less(used))?;
         let mut works = |to: u64| {
-            let part = |of: Resource| {
-                let limit = if of == resource { to } else { of.of(quota) };
-                (limit < u64::MAX).then_some(limit)
-            };
-            let event = TeamSetV1 {
-                team,
-                name: name.clone(),
-                max_cores: part(Resource::Cores).map(narrow),
-                max_memory: part(Resource::Memory).map(Bytes),
-                max_gpus: part(Resource::Gpus).map(narrow),
-            };
+            let raised = Team { quota: resource.with(row.quota, to), ..row.clone() };
+            let event = raised.as_event(team);
             self.starts(|overlay| overlay.happens(Event::TeamSet(event)))
         };
         // Others of the team may be ahead and take what is given: then it takes more.
-        let least = resource.of(used.plus(need));
+        let least = resource.of(used.plus(need).less(row.borrow));
         let more = |times: u64| least.saturating_add(resource.of(need).saturating_mul(times));
         let enough = [0, 1, 3, 7, 15, 31].map(more).into_iter().find(|to| works(*to))?;
-        let to = boundary(resource.of(quota), enough, works);
+        let to = boundary(resource.of(row.quota), enough, works);
         Some(Remedy::Quota { team, resource, to })
     }
 

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use facts::event::{DeviceV1, StopReason};
+use facts::event::{DeviceV1, LimitsV1, PreemptionSetV1, ReceiptV1, StopReason, TeamSetV2};
 use facts::{Dependency, Hash32, IndexSet, JobRequest, Outcome, Resources, TaskExit};
 use serde::{Deserialize, Serialize};
-use units::{AttemptId, DeviceIndex, Epoch, JobId, MemberId, Nanos, NodeId, Rank, Seq, TeamId, Timestamp};
+use units::{
+    AttemptId, Bytes, DeviceIndex, Epoch, JobId, MemberId, Nanos, NodeId, Rank, Seq, TeamId, Timestamp,
+};
 
 /// An amount of each thing that is scheduled: cores, bytes of memory, whole devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,22 @@ impl Amount {
     /// What one attempt of `request` needs over all its tasks.
     pub fn of_attempt(request: &JobRequest) -> Self {
         Self::of(&request.per_task).times(u64::from(request.tasks))
+    }
+
+    /// A limit on each part, or none.
+    pub fn of_limits(limits: &LimitsV1) -> Self {
+        Self {
+            cores: limits.cores.map_or(u64::MAX, u64::from),
+            memory: limits.memory.map_or(u64::MAX, |memory| memory.0),
+            gpus: limits.gpus.map_or(u64::MAX, u64::from),
+        }
+    }
+
+    /// The same as a limit; what is more than a limit can be is none.
+    pub fn as_limits(self) -> LimitsV1 {
+        let count = |part: u64| u32::try_from(part).ok();
+        let memory = (self.memory < u64::MAX).then_some(Bytes(self.memory));
+        LimitsV1 { cores: count(self.cores), memory, gpus: count(self.gpus) }
     }
 
     /// So many times this.
@@ -101,6 +119,8 @@ pub struct Meta {
     pub nonce_seed: Hash32,
     /// When it was last recorded that a pass went no further than the policy allows, and the limit.
     pub cut: Option<(Timestamp, u32)>,
+    /// When running jobs are stopped for others.
+    pub preemption: PreemptionSetV1,
 }
 
 /// A job: one record, whether it is one task, a gang or an array.
@@ -119,6 +139,10 @@ pub struct Job {
     pub priority: i32,
     /// Whether it is kept from starting.
     pub held: bool,
+    /// Whether it may be stopped for more urgent jobs of its team.
+    pub preemptible: bool,
+    /// Whether others were stopped for it and no member has started since: then it goes first.
+    pub promised: bool,
     /// Dependencies not met yet.
     pub open: Vec<Dependency>,
     /// Whether a dependency can no longer be met.
@@ -148,6 +172,10 @@ pub struct Retry {
     pub attempts: u32,
     /// Those that counted against the retry limit.
     pub counted: u32,
+    /// Those that were put back to make room.
+    pub preempted: u32,
+    /// For whom the last of those was.
+    pub receipt: Option<ReceiptV1>,
     /// Earliest start.
     pub not_before: Timestamp,
 }
@@ -159,6 +187,8 @@ pub struct Stop {
     pub reason: StopReason,
     /// When it was ordered, in ledger time.
     pub at: Timestamp,
+    /// For whom, where it makes room.
+    pub receipt: Option<ReceiptV1>,
 }
 
 /// An attempt that is not closed: it may hold resources.
@@ -166,10 +196,14 @@ pub struct Stop {
 pub struct Attempt {
     /// The member it tries.
     pub member: MemberId,
+    /// Whose quota it counts against.
+    pub team: TeamId,
     /// Which try this is, from 1.
     pub number: u32,
     /// Earlier tries that counted against the retry limit.
     pub counted: u32,
+    /// Earlier tries that were put back to make room.
+    pub preempted: u32,
     /// When it was decided, in ledger time.
     pub started: Timestamp,
     /// The deciding event.
@@ -283,13 +317,35 @@ pub struct Node {
     pub reason: String,
 }
 
-/// A team and its quota.
+/// A team and its quota; a part without a limit is at its maximum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Team {
     /// Its name.
     pub name: String,
-    /// The most it may hold at once; a part without a limit is at its maximum.
+    /// What it is promised to hold at once.
     pub quota: Amount,
+    /// What it may hold above that, of what others leave free.
+    pub borrow: Amount,
+    /// What of its quota others may hold while it does not.
+    pub lend: Amount,
+}
+
+impl Team {
+    /// The most it may hold at once, borrowed or not.
+    pub fn limit(&self) -> Amount {
+        self.quota.plus(self.borrow)
+    }
+
+    /// The event that makes it so.
+    pub fn as_event(&self, team: TeamId) -> TeamSetV2 {
+        TeamSetV2 {
+            team,
+            name: self.name.clone(),
+            quota: self.quota.as_limits(),
+            borrow: self.borrow.as_limits(),
+            lend: self.lend.as_limits(),
+        }
+    }
 }
 
 /// All rows: what a snapshot holds.

@@ -12,7 +12,7 @@ use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 3;
+const SNAPSHOT_VERSION: u8 = 4;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]

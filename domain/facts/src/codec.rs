@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use units::{Seq, Timestamp};
 
 use crate::envelope::{Actor, Envelope, Hash32, Source};
-use crate::event::Event;
+use crate::event::{Event, StopOrderedV1, TeamSetV1};
 
 /// How much the events' bytes have grown: the lines of `tests/data/events.golden`, which has one
 /// for each kind, version and variant and only ever gets longer. A program knows all up to its own.
-pub const FORMAT: u32 = 32;
+pub const FORMAT: u32 = 38;
 
 /// Why bytes are no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,10 @@ struct Header {
 }
 
 macro_rules! kinds {
-    ($($kind:literal v $version:literal => $variant:ident),+ $(,)?) => {
+    (
+        $($kind:literal v $version:literal => $variant:ident),+ $(,)?;
+        $($old_kind:literal v $old_version:literal => $old_variant:ident from $body:ident),+ $(,)?
+    ) => {
         /// The number and version an event is written under.
         fn kind_of(event: &Event) -> (u16, u8) {
             match event { $(Event::$variant(_) => ($kind, $version)),+ }
@@ -56,19 +59,23 @@ macro_rules! kinds {
         fn read_body(kind: u16, version: u8, bytes: &[u8]) -> Result<Event, CodecError> {
             match (kind, version) {
                 $(($kind, $version) => exactly(bytes).map(Event::$variant),)+
+                $(($old_kind, $old_version) => {
+                    exactly::<$body>(bytes).map(|old| Event::$old_variant(old.into()))
+                })+
                 _ => Err(CodecError::UnknownKind { kind, version }),
             }
         }
     };
 }
 
-// Append only. A number is never reused; a new version is a new line.
+// Append only. A number is never reused; a new version takes the line of the one before, which
+// moves to those that are only read.
 kinds! {
     1 v 1 => ServerStarted,
     2 v 1 => ClockStepped,
     3 v 1 => NodeDeclared,
     4 v 1 => NodeSchedulable,
-    5 v 1 => TeamSet,
+    5 v 2 => TeamSet,
     6 v 1 => Submitted,
     7 v 1 => Held,
     8 v 1 => Released,
@@ -76,7 +83,7 @@ kinds! {
     10 v 1 => CancelRequested,
     11 v 1 => Started,
     12 v 1 => TaskRunning,
-    13 v 1 => StopOrdered,
+    13 v 2 => StopOrdered,
     14 v 1 => TaskEnded,
     15 v 1 => TaskFreed,
     16 v 1 => HoldLeaked,
@@ -85,6 +92,10 @@ kinds! {
     19 v 1 => SegmentSealed,
     20 v 1 => HealthChanged,
     21 v 1 => PassCut,
+    22 v 1 => PreemptionSet,
+    23 v 1 => PreemptibleSet;
+    5 v 1 => TeamSet from TeamSetV1,
+    13 v 1 => StopOrdered from StopOrderedV1,
 }
 
 /// Reads a value that must use up all of `bytes`.

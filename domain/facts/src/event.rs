@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use units::{
-    ArrayIndex, AttemptId, Bytes, Cores, DeviceIndex, Epoch, JobId, NodeId, Rank, SubjectId, TeamId,
+    ArrayIndex, AttemptId, Bytes, Cores, DeviceIndex, Epoch, JobId, Nanos, NodeId, Rank, SubjectId, TeamId,
     Timestamp,
 };
 
@@ -26,7 +26,7 @@ pub enum Event {
     /// A node may or may not get new work.
     NodeSchedulable(NodeSchedulableV1),
     /// A team and its quota, new or changed.
-    TeamSet(TeamSetV1),
+    TeamSet(TeamSetV2),
     /// A job was accepted.
     Submitted(SubmittedV1),
     /// A job will not start until released.
@@ -42,7 +42,7 @@ pub enum Event {
     /// A task's process runs.
     TaskRunning(TaskRunningV1),
     /// Decision: an attempt is to be stopped.
-    StopOrdered(StopOrderedV1),
+    StopOrdered(StopOrderedV2),
     /// A task's process ended.
     TaskEnded(TaskEndedV1),
     /// Everything a task held is proven free.
@@ -60,6 +60,10 @@ pub enum Event {
     /// Decision: a pass over the queue went no further than the policy allows; recorded at most
     /// once an hour.
     PassCut(PassCutV1),
+    /// When running jobs are stopped for others, new or changed.
+    PreemptionSet(PreemptionSetV1),
+    /// Whether a job may be stopped for more urgent ones of its team.
+    PreemptibleSet(PreemptibleSetV1),
 }
 
 /// See [`Event::ServerStarted`].
@@ -127,7 +131,49 @@ pub struct NodeSchedulableV1 {
     pub reason: String,
 }
 
+/// An amount of each thing that teams share; a part without a number is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsV1 {
+    /// Cores.
+    pub cores: Option<u32>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+    /// Whole devices.
+    pub gpus: Option<u32>,
+}
+
+impl LimitsV1 {
+    /// No limit on anything.
+    pub const UNLIMITED: Self = Self { cores: None, memory: None, gpus: None };
+    /// Nothing of anything.
+    pub const NOTHING: Self = Self { cores: Some(0), memory: Some(Bytes(0)), gpus: Some(0) };
+}
+
 /// See [`Event::TeamSet`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TeamSetV2 {
+    /// The team.
+    pub team: TeamId,
+    /// Its name.
+    pub name: String,
+    /// What it is promised to hold at once.
+    pub quota: LimitsV1,
+    /// What it may hold above that, of what others leave free.
+    pub borrow: LimitsV1,
+    /// What of its quota others may hold while it does not.
+    pub lend: LimitsV1,
+}
+
+impl From<TeamSetV1> for TeamSetV2 {
+    /// The only quota there was could not be exceeded, and kept nothing from others.
+    fn from(old: TeamSetV1) -> Self {
+        let quota = LimitsV1 { cores: old.max_cores, memory: old.max_memory, gpus: old.max_gpus };
+        let (borrow, lend) = (LimitsV1::NOTHING, LimitsV1::UNLIMITED);
+        Self { team: old.team, name: old.name, quota, borrow, lend }
+    }
+}
+
+/// See [`Event::TeamSet`]: only read any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TeamSetV1 {
     /// The team.
@@ -239,11 +285,71 @@ pub enum StopReason {
 
 /// See [`Event::StopOrdered`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopOrderedV2 {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Why.
+    pub reason: StopReason,
+    /// For whom, where it makes room.
+    pub receipt: Option<ReceiptV1>,
+}
+
+impl From<StopOrderedV1> for StopOrderedV2 {
+    fn from(old: StopOrderedV1) -> Self {
+        Self { attempt: old.attempt, reason: old.reason, receipt: None }
+    }
+}
+
+/// See [`Event::StopOrdered`]: only read any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopOrderedV1 {
     /// The attempt.
     pub attempt: AttemptId,
     /// Why.
     pub reason: StopReason,
+}
+
+/// For whom an attempt is stopped, and by which right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptV1 {
+    /// The job that gets the room.
+    pub job: JobId,
+    /// Whose quota that is within.
+    pub team: TeamId,
+    /// By which right.
+    pub right: RightV1,
+}
+
+/// The right by which one job's attempt is stopped for another job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RightV1 {
+    /// The attempt's team held more than its quota of something.
+    Reclaim {
+        /// Of what.
+        part: PartV1,
+        /// Its quota: cores, bytes or devices.
+        quota: u64,
+        /// What it held, but for what was stopping already.
+        held: u64,
+    },
+    /// The job is more urgent than that of the attempt, of the same team.
+    Priority {
+        /// The priority of the job.
+        above: i32,
+        /// That of the attempt's job.
+        below: i32,
+    },
+}
+
+/// A thing that teams share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartV1 {
+    /// Cores.
+    Cores,
+    /// Memory.
+    Memory,
+    /// Whole devices.
+    Gpus,
 }
 
 /// See [`Event::TaskEnded`].
@@ -370,4 +476,44 @@ pub struct HealthChangedV1 {
 pub struct PassCutV1 {
     /// The jobs that a pass may look at one by one.
     pub limit: u32,
+}
+
+/// See [`Event::PreemptionSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreemptionSetV1 {
+    /// Whether a team gets back what others borrowed, and from whom first.
+    pub reclaim: Reclaim,
+    /// Time in which a started attempt is left alone.
+    pub protect: Nanos,
+    /// Jobs of at least this priority stop preemptible ones of their team; none if no job does.
+    pub preempts_from: Option<i32>,
+    /// A member that was put back so often is left alone.
+    pub most: u32,
+}
+
+impl Default for PreemptionSetV1 {
+    /// What is lent is given back at once; nothing is stopped for its priority.
+    fn default() -> Self {
+        Self { reclaim: Reclaim::BorrowedFirst, protect: Nanos::ZERO, preempts_from: None, most: 10 }
+    }
+}
+
+/// Whose attempts are stopped first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reclaim {
+    /// Nobody's: what was lent stays until its job ends.
+    Never,
+    /// Those of teams that hold more than their quota.
+    BorrowedFirst,
+    /// Those of the least urgent jobs.
+    LowestPriority,
+}
+
+/// See [`Event::PreemptibleSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreemptibleSetV1 {
+    /// The job.
+    pub job: JobId,
+    /// Whether it may be stopped for more urgent jobs of its team.
+    pub preemptible: bool,
 }

@@ -2,7 +2,8 @@
 
 use control::{Denial, admit, admit_action};
 use facts::event::{
-    CancelRequestedV1, HeldV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV1, TeamSetV1,
+    CancelRequestedV1, HeldV1, NodeSchedulableV1, PreemptibleSetV1, PrioritySetV1, ReleasedV1, SubmittedV1,
+    TeamSetV2,
 };
 use facts::{Actor, Event, Hash32, JobRequest, LaunchSpec, Source};
 use units::{JobId, TeamId};
@@ -28,12 +29,12 @@ impl<S: LogStore> Core<S> {
             Err(refusal) => Err(refusal),
         };
         if let (Some(idem), Ok(Ack { repeated: false, .. })) = (idem, &answer)
-            && let Some(last) = draft.events.last()
+            && let Some(own) = draft.events.iter().rfind(|event| event.idem_key == Some(idem.key))
         {
-            draft.batch.idem.push(IdemRow { key: idem.key, request: idem.request, seq: last.seq });
+            draft.batch.idem.push(IdemRow { key: idem.key, request: idem.request, seq: own.seq });
             // A job's own lives as long as the job.
-            if !matches!(last.event, Event::Submitted(_)) {
-                draft.batch.lapses.push(Lapse { at: self.clock.now() + super::keys::KEPT, seq: last.seq });
+            if !matches!(own.event, Event::Submitted(_)) {
+                draft.batch.lapses.push(Lapse { at: self.clock.now() + super::keys::KEPT, seq: own.seq });
             }
         }
         draft.answers.push((reply, answer));
@@ -71,7 +72,15 @@ impl<S: LogStore> Core<S> {
     ) -> Result<Ack, Refusal> {
         let event = match command {
             Command::Submit { .. } if low_space => return Err(Refusal::LowSpace),
-            Command::Submit { request, launch } => return self.submit(*request, *launch, origin, draft),
+            Command::Submit { request, launch, preemptible } => {
+                let ack = self.submit(*request, *launch, origin, draft)?;
+                if let (true, Some(job)) = (preemptible, ack.job) {
+                    let body = PreemptibleSetV1 { job, preemptible };
+                    let origin = Origin { idem_key: None, ..origin };
+                    self.accept(Event::PreemptibleSet(body), origin, draft)?;
+                }
+                return Ok(ack);
+            }
             Command::Hold(job) => Event::Held(HeldV1 { job }),
             Command::Release(job) => Event::Released(ReleasedV1 { job }),
             Command::SetPriority(job, priority) => Event::PrioritySet(PrioritySetV1 { job, priority }),
@@ -82,10 +91,14 @@ impl<S: LogStore> Core<S> {
             Command::SetSchedulable { node, schedulable, reason } => {
                 Event::NodeSchedulable(NodeSchedulableV1 { node, schedulable, reason })
             }
-            Command::SetTeam { team, name, max_cores, max_memory, max_gpus } => {
+            Command::SetPreemption(body) => Event::PreemptionSet(body),
+            Command::SetPreemptible(job, preemptible) => {
+                Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible })
+            }
+            Command::SetTeam { team, name, quota, borrow, lend } => {
                 let team = team
                     .unwrap_or_else(|| TeamId(self.state.teams().map(|(id, _)| id.0 + 1).max().unwrap_or(0)));
-                Event::TeamSet(TeamSetV1 { team, name, max_cores, max_memory, max_gpus })
+                Event::TeamSet(TeamSetV2 { team, name, quota, borrow, lend })
             }
             Command::Side(rows) => {
                 draft.batch.side.extend(rows);
@@ -142,6 +155,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::Held(body) => Some(body.job),
         Event::Released(body) => Some(body.job),
         Event::PrioritySet(body) => Some(body.job),
+        Event::PreemptibleSet(body) => Some(body.job),
         Event::CancelRequested(body) => Some(body.job),
         _ => None,
     }

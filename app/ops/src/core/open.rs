@@ -3,7 +3,7 @@
 use std::sync::mpsc::sync_channel;
 
 use control::{Policy, State};
-use facts::event::{DeviceV1, NodeDeclaredV1, ServerStartedV1, TeamSetV1};
+use facts::event::{DeviceV1, LimitsV1, NodeDeclaredV1, ServerStartedV1, TeamSetV2};
 use facts::{Envelope, Event, Hash32, decode};
 use units::{Bytes, Cores, Epoch, Seq, TeamId, Timestamp};
 
@@ -75,12 +75,12 @@ impl<S: LogStore> Core<S> {
         };
         self.record(Event::ServerStarted(started), Origin::SERVER, &mut draft);
         if self.state.teams().next().is_none() {
-            let team = TeamSetV1 {
+            let team = TeamSetV2 {
                 team: TeamId(0),
                 name: "default".to_owned(),
-                max_cores: None,
-                max_memory: None,
-                max_gpus: None,
+                quota: LimitsV1::UNLIMITED,
+                borrow: LimitsV1::NOTHING,
+                lend: LimitsV1::UNLIMITED,
             };
             self.record(Event::TeamSet(team), Origin::SERVER, &mut draft);
         }

@@ -66,7 +66,8 @@ impl Server {
     }
 
     fn submit(&mut self, key: u64) -> Ack {
-        self.call(Command::Submit { request: Box::new(request()), launch: Box::new(launch()) }, Some(key))
+        let (request, launch) = (Box::new(request()), Box::new(launch()));
+        self.call(Command::Submit { request, launch, preemptible: true }, Some(key))
     }
 
     fn cancel(&mut self, job: Option<JobId>) {

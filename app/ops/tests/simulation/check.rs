@@ -89,7 +89,7 @@ fn quota_is_kept(log: &[Envelope]) {
     for envelope in log {
         match &envelope.event {
             Event::TeamSet(body) if body.team == TeamId(0) => {
-                quota = body.max_gpus.map_or(u64::MAX, u64::from);
+                quota = body.quota.gpus.map_or(u64::MAX, u64::from);
             }
             Event::Started(body) => {
                 for (rank, task) in (0..).map(Rank).zip(&body.tasks) {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use control::Policy;
 use control::identity::{Principal, Role};
-use facts::event::DeviceV1;
+use facts::event::{DeviceV1, LimitsV1};
 use facts::{
     ArraySpec, Condition, Dependency, ExitClass, Hash32, IndexSet, JobKind, JobRequest, LaunchSpec,
     Resources, RestartPolicy, RetryPolicy, StopPolicy,
@@ -353,7 +353,9 @@ impl World {
             stderr: None,
             output_max: None,
         };
-        let command = Command::Submit { request: Box::new(request.clone()), launch: Box::new(launch) };
+        let preemptible = request.priority == 0;
+        let command =
+            Command::Submit { request: Box::new(request.clone()), launch: Box::new(launch), preemptible };
         self.call(command, Some((number, request)));
     }
 
@@ -428,12 +430,11 @@ impl World {
         self.set_quota(Some(gpus));
     }
 
-    fn set_quota(&mut self, max_gpus: Option<u32>) {
+    fn set_quota(&mut self, gpus: Option<u32>) {
         let name = "default".to_owned();
-        self.call(
-            Command::SetTeam { team: Some(TeamId(0)), name, max_cores: None, max_memory: None, max_gpus },
-            None,
-        );
+        let quota = LimitsV1 { gpus, ..LimitsV1::UNLIMITED };
+        let (borrow, lend) = (LimitsV1::NOTHING, LimitsV1::UNLIMITED);
+        self.call(Command::SetTeam { team: Some(TeamId(0)), name, quota, borrow, lend }, None);
     }
 
     fn set_schedulable(&mut self, schedulable: bool) {

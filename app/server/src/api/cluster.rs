@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use facts::event::LimitsV1;
 use ops::api::Command;
 use units::{Bytes, NodeId};
 
@@ -50,6 +51,12 @@ pub(super) async fn teams(State(app): State<Arc<App>>) -> Result<Json<Vec<Team>>
                 max_cores: limit(team.quota.cores),
                 max_memory_bytes: limit(team.quota.memory),
                 max_gpus: limit(team.quota.gpus),
+                borrow_cores: limit(team.borrow.cores),
+                borrow_memory_bytes: limit(team.borrow.memory),
+                borrow_gpus: limit(team.borrow.gpus),
+                lend_cores: limit(team.lend.cores),
+                lend_memory_bytes: limit(team.lend.memory),
+                lend_gpus: limit(team.lend.gpus),
                 cores_held: used.cores,
                 memory_held_bytes: used.memory,
                 gpus_held: used.gpus,
@@ -60,7 +67,7 @@ pub(super) async fn teams(State(app): State<Arc<App>>) -> Result<Json<Vec<Team>>
     teams.await.map(Json)
 }
 
-/// Make a team, or change the quota of the team of that name.
+/// Make a team, or change the team of that name.
 #[utoipa::path(post, path = "/api/v1/teams", request_body = SetTeam,
     responses((status = 200, body = Done), (status = "4XX", body = Error)))]
 pub(super) async fn set_team(
@@ -76,11 +83,15 @@ pub(super) async fn set_team(
     let command = Command::SetTeam {
         team: app.team_called(&set.name),
         name: set.name,
-        max_cores: set.max_cores,
-        max_memory: set.max_memory_bytes.map(Bytes),
-        max_gpus: set.max_gpus,
+        quota: limits(set.max_cores, set.max_memory_bytes, set.max_gpus),
+        borrow: limits(set.borrow_cores, set.borrow_memory_bytes, set.borrow_gpus),
+        lend: limits(set.lend_cores, set.lend_memory_bytes, set.lend_gpus),
     };
     let done = app.done(&caller, command).await?;
     app.refresh_teams().await?;
     Ok(Json(done))
+}
+
+fn limits(cores: Option<u32>, memory: Option<u64>, gpus: Option<u32>) -> LimitsV1 {
+    LimitsV1 { cores, memory: memory.map(Bytes), gpus }
 }

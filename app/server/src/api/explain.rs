@@ -10,7 +10,7 @@ use control::{Forecast, Remedy as Change, Resource};
 use units::{ArrayIndex, JobId, MemberId, Nanos, NodeId};
 
 use super::input::Raw;
-use super::show::show_why;
+use super::show::{show_receipt, show_why};
 use super::submit::prepare;
 use crate::app::{App, Caller};
 use crate::ask;
@@ -37,6 +37,7 @@ pub(super) async fn preflight(
         why: show_why(&app, &tried.why),
         ahead: tried.ahead.map(|ahead| ahead as u64),
         start: Some(start(tried.forecast)),
+        preempted: None,
         remedies: tried.remedies.iter().map(|change| words.remedy(change)).collect(),
     }))
 }
@@ -49,14 +50,20 @@ pub(super) async fn of_job(app: &App, id: JobId, index: Option<ArrayIndex>) -> R
         let forecast = waits.then(|| control::forecast(state, id, now, policy));
         let remedies = if waits { control::remedies(state, id, now, policy) } else { Vec::new() };
         let names = Names::of(state, &remedies);
-        (why, state.jobs_ahead(id), forecast, remedies, names)
+        let retry = match index {
+            Some(index) => state.retry(MemberId { job: id, index }),
+            None => state.retries_of(id).next().map(|(_, retry)| retry),
+        };
+        let receipt = retry.and_then(|retry| retry.receipt);
+        (why, state.jobs_ahead(id), forecast, receipt, remedies, names)
     });
-    let (why, ahead, forecast, remedies, names) = told.await?;
+    let (why, ahead, forecast, receipt, remedies, names) = told.await?;
     let words = Words { app, job: Some(id), names };
     Ok(Explanation {
         why: show_why(app, &why),
         ahead: ahead.map(|ahead| ahead as u64),
         start: forecast.map(start),
+        preempted: receipt.map(|receipt| show_receipt(app, &receipt)),
         remedies: remedies.iter().map(|change| words.remedy(change)).collect(),
     })
 }

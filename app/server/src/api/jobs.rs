@@ -25,7 +25,9 @@ use super::show::{show_attempt, show_job, show_why};
 use crate::app::{App, Caller};
 use crate::ask;
 use crate::error::ApiError;
-use crate::wire::{Cancel, Done, Error, Explanation, Job, JobDetail, JobList, Priority, Time, Waited, Why};
+use crate::wire::{
+    Cancel, Done, Error, Explanation, Job, JobDetail, JobList, Preemptible, Priority, Time, Waited, Why,
+};
 
 /// Jobs in an answer unless it says otherwise, and at most.
 const LIMIT: (usize, usize) = (200, 10_000);
@@ -177,7 +179,7 @@ pub(super) async fn detail(
     let why = if row.state.is_over() { None } else { Some(reason(&app, id).await?) };
     let now = app.now().await?;
     let job = show_job(&app, Arc::unwrap_or_clone(row), now);
-    Ok(Json(JobDetail { job, tries: tries.iter().map(|row| show_attempt(row, now)).collect(), why }))
+    Ok(Json(JobDetail { job, tries: tries.iter().map(|row| show_attempt(&app, row, now)).collect(), why }))
 }
 
 /// Which member is meant.
@@ -295,6 +297,18 @@ pub(super) async fn priority(
         caller.may(Action::Favour, Resource::Of(row.request.owner)).map_err(|error| error.at("priority"))?;
     }
     app.done(&caller, Command::SetPriority(row.id, priority)).await.map(Json)
+}
+
+/// Let a job be stopped for more urgent ones of its team, or not.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/preemptible", params(("id" = u64, Path)),
+    request_body = Preemptible, responses((status = 200, body = Done), (status = "4XX", body = Error)))]
+pub(super) async fn preemptible(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Extension(row): Extension<Arc<JobRow>>,
+    Input(Preemptible { preemptible }): Input<Preemptible>,
+) -> Result<Json<Done>, ApiError> {
+    app.done(&caller, Command::SetPreemptible(row.id, preemptible)).await.map(Json)
 }
 
 /// Jobs that are not over, newest first, for a listener that lost track.

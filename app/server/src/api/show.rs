@@ -2,11 +2,14 @@
 
 use control::State;
 use control::Why as Reason;
+use facts::event::{ReceiptV1, RightV1};
 use ops::view::{AttemptRow, JobRow};
 use units::{DeviceIndex, NodeId, SubjectId, Timestamp};
 
 use crate::app::App;
-use crate::wire::{self, Attempt, Device, Holder, Job, Leak, Members, Node, Readiness, Task, Time, Why};
+use crate::wire::{
+    self, Attempt, Device, Holder, Job, Leak, Members, Node, Readiness, Receipt, Task, Time, Why,
+};
 
 /// A job's row as JSON, as of the ledger time `now`.
 pub(crate) fn show_job(app: &App, row: JobRow, now: Timestamp) -> Job {
@@ -17,6 +20,7 @@ pub(crate) fn show_job(app: &App, row: JobRow, now: Timestamp) -> Job {
         team: app.team_name(request.team),
         state: row.state,
         held: row.held,
+        preemptible: row.preemptible,
         kind: (&request.kind).into(),
         priority: row.priority,
         tasks: request.tasks,
@@ -54,7 +58,7 @@ fn elapsed(started: Option<Timestamp>, ended: Option<Timestamp>, now: Timestamp)
 }
 
 /// An attempt's row as JSON, as of the ledger time `now`.
-pub(super) fn show_attempt(row: &AttemptRow, now: Timestamp) -> Attempt {
+pub(super) fn show_attempt(app: &App, row: &AttemptRow, now: Timestamp) -> Attempt {
     let tasks = (0_u32..).zip(&row.tasks).map(|(rank, placement)| Task {
         rank,
         node: placement.node.0,
@@ -72,6 +76,7 @@ pub(super) fn show_attempt(row: &AttemptRow, now: Timestamp) -> Attempt {
         elapsed_ns: elapsed(row.started, row.ended, now),
         freed: row.freed.map(Time),
         stop: row.stop.map(|reason| wire::stop_word(reason).to_owned()),
+        receipt: row.receipt.as_ref().map(|receipt| show_receipt(app, receipt)),
         readiness: row.health.clone().map(|health| Readiness {
             ready: health.healthy,
             since: health.since.into(),
@@ -82,6 +87,24 @@ pub(super) fn show_attempt(row: &AttemptRow, now: Timestamp) -> Attempt {
         memory_peak_bytes: row.memory_peak.map(|bytes| bytes.0),
         outcome: row.outcome.as_ref().map(Into::into),
     }
+}
+
+/// For whom an attempt was stopped.
+pub(super) fn show_receipt(app: &App, receipt: &ReceiptV1) -> Receipt {
+    let ReceiptV1 { job, team, right } = *receipt;
+    let team = app.team_name(team);
+    let (word, why) = match right {
+        RightV1::Reclaim { part, quota, held } => {
+            let part = control::Resource::from(part);
+            let (held, quota) = (part.say(held), part.say(quota));
+            ("reclaim", format!("its own team held {held} with a quota of {quota}"))
+        }
+        RightV1::Priority { above, below } => {
+            ("priority", format!("that has priority {above}, this {below}"))
+        }
+    };
+    let text = format!("it made room for job {job} of team {team}: {why}");
+    Receipt { job: job.0, team, right: word.to_owned(), text }
 }
 
 /// A scheduler's reason as JSON.
@@ -115,6 +138,9 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
         Reason::Unknown => plain("unknown", "nothing is known of it any more"),
         Reason::Ended { .. } => plain("ended", "it is over"),
         Reason::Running { .. } => plain("running", "it runs"),
+        Reason::Stopping { receipt: Some(receipt), held: false, .. } => {
+            ("stopping", format!("it was told to stop: {}", show_receipt(app, receipt).text), None)
+        }
         Reason::Stopping { reason, held: false, .. } => {
             ("stopping", format!("it was told to stop ({})", wire::stop_word(*reason)), None)
         }

@@ -42,8 +42,10 @@ pub(super) async fn submit(
     body: Raw<Submit>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let idem = idem_key(caller.who.subject, &headers, &body.0)?;
-    let (request, launch) = prepare(&app, &caller, body.read()?).await?;
-    let command = Command::Submit { request: Box::new(request), launch: Box::new(launch) };
+    let body: Submit = body.read()?;
+    let preemptible = body.preemptible;
+    let (request, launch) = prepare(&app, &caller, body).await?;
+    let command = Command::Submit { request: Box::new(request), launch: Box::new(launch), preemptible };
     let ack = app.call(&caller, command, idem).await?;
     let job = ack.job.ok_or_else(ApiError::stopping)?;
     let accepted =

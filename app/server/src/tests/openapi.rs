@@ -44,8 +44,8 @@ fn every_operation_has_its_row_in_the_table_of_access() {
 }
 
 /// Operations that an owner may do and another user may not, and those for administrators.
-const OWNERS: [&str; 6] = ["output", "hold", "release", "cancel", "priority", "tokens/"];
-const ADMINISTRATORS: [&str; 2] = ["schedulable", "teams"];
+const OWNERS: [&str; 7] = ["output", "hold", "release", "cancel", "priority", "preemptible", "tokens/"];
+const ADMINISTRATORS: [&str; 3] = ["schedulable", "teams", "preemption"];
 
 #[tokio::test]
 async fn nobody_gets_in_and_strangers_touch_nothing() {

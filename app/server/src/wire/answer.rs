@@ -24,6 +24,8 @@ pub struct Job {
     pub state: JobState,
     /// Whether it is held.
     pub held: bool,
+    /// Whether it may be stopped for more urgent jobs of its team.
+    pub preemptible: bool,
     /// What kind of work it is.
     pub kind: Kind,
     /// Its priority now.
@@ -127,6 +129,8 @@ pub struct Attempt {
     pub freed: Option<Time>,
     /// Why it was told to stop.
     pub stop: Option<String>,
+    /// For whom, where it was to make room.
+    pub receipt: Option<Receipt>,
     /// What its health check says; absent until the check first passed.
     pub readiness: Option<Readiness>,
     /// What of it cannot be freed.
@@ -150,6 +154,20 @@ pub struct Task {
     pub devices: Vec<u16>,
     /// How it ended.
     pub exit: Option<Outcome>,
+}
+
+/// For whom an attempt was stopped, and by which right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    /// The job that got the room.
+    pub job: u64,
+    /// Its team.
+    pub team: String,
+    /// `reclaim`: what the attempt's team had borrowed was given back. `priority`: the job is more
+    /// urgent.
+    pub right: String,
+    /// The same for people.
+    pub text: String,
 }
 
 /// What a service's health check says.
@@ -210,6 +228,8 @@ pub struct Explanation {
     pub ahead: Option<u64>,
     /// When it is expected to start; absent where it does not wait.
     pub start: Option<Start>,
+    /// For whom its last attempt was put back, where that was to make room and it waits since.
+    pub preempted: Option<Receipt>,
     /// Single changes after any of which it starts at once, the gentlest first.
     pub remedies: Vec<Remedy>,
 }
@@ -291,19 +311,31 @@ pub struct Device {
     pub leaked: bool,
 }
 
-/// A team, its quota and what it holds. An absent quota is unlimited.
+/// A team, its quota and what it holds. `null` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Team {
     /// Its id.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// The most cores it may hold at once.
+    /// Cores that it is promised to hold at once.
     pub max_cores: Option<u64>,
-    /// The most memory it may hold at once.
+    /// Memory that it is promised to hold at once.
     pub max_memory_bytes: Option<u64>,
-    /// The most devices it may hold at once.
+    /// Devices that it is promised to hold at once.
     pub max_gpus: Option<u64>,
+    /// Cores that it may hold above that, of what others leave free.
+    pub borrow_cores: Option<u64>,
+    /// Memory that it may hold above that, of what others leave free.
+    pub borrow_memory_bytes: Option<u64>,
+    /// Devices that it may hold above that, of what others leave free.
+    pub borrow_gpus: Option<u64>,
+    /// Cores of its quota that others may hold while it does not.
+    pub lend_cores: Option<u64>,
+    /// Memory of its quota that others may hold while it does not.
+    pub lend_memory_bytes: Option<u64>,
+    /// Devices of its quota that others may hold while it does not.
+    pub lend_gpus: Option<u64>,
     /// Cores held now.
     pub cores_held: u64,
     /// Memory held now.

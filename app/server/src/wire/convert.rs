@@ -1,6 +1,6 @@
 //! Between the API's JSON and the facts.
 
-use facts::event::StopReason;
+use facts::event::{PreemptionSetV1, Reclaim as ReclaimFirst, StopReason};
 use facts::{
     ArraySpec, Condition, Dependency, ExitClass, HealthCheck, JobKind, RestartPolicy, RetryPolicy,
     StopPolicy, TaskExit,
@@ -8,7 +8,8 @@ use facts::{
 use units::{JobId, Nanos};
 
 use super::{
-    After, Array, Condition as WireCondition, Health, Kind, Outcome, Restart, Retry, RetryClass, Stop, Warn,
+    After, Array, Condition as WireCondition, Health, Kind, Outcome, Preemption, Reclaim, Restart, Retry,
+    RetryClass, Stop, Warn,
 };
 
 impl From<&RetryPolicy> for Retry {
@@ -51,9 +52,32 @@ macro_rules! same {
     };
 }
 
+same!(Reclaim, ReclaimFirst: Never, BorrowedFirst, LowestPriority);
 same!(RetryClass, ExitClass: Failure, OutOfMemory, TimeLimit, StartFailed, Unknown);
 same!(Restart, RestartPolicy: Always, OnFailure, Never);
 same!(WireCondition, Condition: Ok, NotOk, Any);
+
+impl From<PreemptionSetV1> for Preemption {
+    fn from(rules: PreemptionSetV1) -> Self {
+        Self {
+            reclaim: rules.reclaim.into(),
+            protect_ns: rules.protect.0,
+            preempts_from: rules.preempts_from,
+            most: rules.most,
+        }
+    }
+}
+
+impl From<Preemption> for PreemptionSetV1 {
+    fn from(rules: Preemption) -> Self {
+        Self {
+            reclaim: rules.reclaim.into(),
+            protect: Nanos(rules.protect_ns),
+            preempts_from: rules.preempts_from,
+            most: rules.most,
+        }
+    }
+}
 
 impl From<StopPolicy> for Stop {
     fn from(policy: StopPolicy) -> Self {

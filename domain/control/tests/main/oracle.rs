@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use control::{Amount, Attempt, Job, State};
 use facts::event::{
-    AttemptClosedV1, MembersEndedV1, Next, PlacementV1, StartedV1, StopOrderedV1, StopReason,
+    AttemptClosedV1, MembersEndedV1, Next, PlacementV1, StartedV1, StopOrderedV2, StopReason,
 };
 use facts::{Event, JobRequest, Outcome, TaskExit};
 use units::{AttemptId, DeviceIndex, JobId, MemberId, NodeId, TeamId, Timestamp};
@@ -18,7 +18,7 @@ pub(crate) fn decide(state: &State, now: Timestamp) -> Option<Event> {
         }
     }
     if let Some((attempt, reason)) = stop(state, now) {
-        return Some(Event::StopOrdered(StopOrderedV1 { attempt, reason }));
+        return Some(Event::StopOrdered(StopOrderedV2 { attempt, reason, receipt: None }));
     }
     for (id, attempt) in state.attempts() {
         if state.tasks_of(id).all(|(_, task)| task.freed.is_some()) {

@@ -1,7 +1,7 @@
 //! What is told to help helps, a step less does not, and asking changes nothing.
 
 use control::{Forecast, Remedy, Resource, Why, forecast, preflight, remedies};
-use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV1, TeamSetV1};
+use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV1};
 use facts::{Condition, Event, IndexSet, JobRequest};
 use proptest::prelude::*;
 use units::{Bytes, Cores, JobId, MemberId, Nanos, NodeId, SubjectId, TeamId, Timestamp};
@@ -157,18 +157,9 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
             reason: String::new(),
         })),
         Remedy::Quota { team, resource, to } => {
-            let quota = world.state.team(*team).expect("it has jobs").quota;
-            let part = |of: Resource| {
-                let limit = if of == *resource { *to } else { of.of(quota) };
-                u32::try_from(limit).ok()
-            };
-            world.event(Event::TeamSet(TeamSetV1 {
-                team: *team,
-                name: String::new(),
-                max_cores: part(Resource::Cores),
-                max_memory: part(Resource::Memory).map(|bytes| Bytes(bytes.into())),
-                max_gpus: part(Resource::Gpus),
-            }));
+            let row = world.state.team(*team).expect("it has jobs").clone();
+            let raised = control::Team { quota: resource.with(row.quota, *to), ..row };
+            world.event(Event::TeamSet(raised.as_event(*team)));
         }
         Remedy::Priority(priority) => {
             world.event(Event::PrioritySet(PrioritySetV1 { job, priority: *priority }));

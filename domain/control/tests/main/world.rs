@@ -2,9 +2,9 @@
 
 use control::{Misfit, Obligation, Policy, State, Why, decide, why};
 use facts::event::{
-    CancelRequestedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1, NodeDeclaredV1, NodeSchedulableV1,
-    PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV1, TaskEndedV1, TaskFreedV1, TaskRunningV1,
-    TeamSetV1,
+    CancelRequestedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1, LimitsV1, NodeDeclaredV1,
+    NodeSchedulableV1, PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV1, TaskEndedV1,
+    TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, Hash32, IndexSet, JobKind, JobRequest, Outcome,
@@ -117,12 +117,24 @@ impl World {
     }
 
     pub(crate) fn team(&mut self, team: u32, cores: Option<u32>, gpus: Option<u32>) {
-        self.event(Event::TeamSet(TeamSetV1 {
+        self.team_sharing(team, (cores, gpus), (0, 0), (None, None));
+    }
+
+    /// A team with a quota, what it may borrow and what it lends, of cores and devices.
+    pub(crate) fn team_sharing(
+        &mut self,
+        team: u32,
+        quota: (Option<u32>, Option<u32>),
+        borrow: (u32, u32),
+        lend: (Option<u32>, Option<u32>),
+    ) {
+        let limits = |(cores, gpus)| LimitsV1 { cores, memory: None, gpus };
+        self.event(Event::TeamSet(TeamSetV2 {
             team: TeamId(team),
             name: format!("t{team}"),
-            max_cores: cores,
-            max_memory: None,
-            max_gpus: gpus,
+            quota: limits(quota),
+            borrow: LimitsV1 { memory: Some(Bytes(0)), ..limits((Some(borrow.0), Some(borrow.1))) },
+            lend: limits(lend),
         }));
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
-    MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PassCutV1, PlacementV1, PrioritySetV1,
-    ReleasedV1, SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV1, StopReason, SubmittedV1,
-    TaskEndedV1, TaskFreedV1, TaskRunningV1, TeamSetV1,
+    LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PartV1, PassCutV1, PlacementV1,
+    PreemptibleSetV1, PreemptionSetV1, PrioritySetV1, ReceiptV1, Reclaim, ReleasedV1, RightV1,
+    SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV2, StopReason, SubmittedV1, TaskEndedV1,
+    TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, ExitClass, Hash32, HealthCheck, IndexSet,
@@ -76,6 +77,8 @@ fn events() -> Vec<(&'static str, Event)> {
             memory_peak: Some(Bytes(6)),
         })
     };
+    let stopped = |reason, receipt| Event::StopOrdered(StopOrderedV2 { attempt, reason, receipt });
+    let receipt = |right| Some(ReceiptV1 { job, team: TeamId(2), right });
     let closed = |outcome, next| Event::AttemptClosed(AttemptClosedV1 { attempt, outcome, next });
     vec![
         (
@@ -109,12 +112,12 @@ fn events() -> Vec<(&'static str, Event)> {
         ),
         (
             "team-set",
-            Event::TeamSet(TeamSetV1 {
+            Event::TeamSet(TeamSetV2 {
                 team: TeamId(2),
                 name: "research".to_owned(),
-                max_cores: Some(64),
-                max_memory: None,
-                max_gpus: Some(8),
+                quota: LimitsV1 { cores: Some(64), memory: None, gpus: Some(8) },
+                borrow: LimitsV1::NOTHING,
+                lend: LimitsV1::UNLIMITED,
             }),
         ),
         ("submitted-batch", Event::Submitted(SubmittedV1 { job, request: request(JobKind::Batch) })),
@@ -142,7 +145,7 @@ fn events() -> Vec<(&'static str, Event)> {
             }),
         ),
         ("task-running", Event::TaskRunning(TaskRunningV1 { attempt, rank, at })),
-        ("stop-ordered", Event::StopOrdered(StopOrderedV1 { attempt, reason: StopReason::TimeLimit })),
+        ("stop-ordered", stopped(StopReason::TimeLimit, None)),
         ("task-ended-code", ended(TaskExit::Exited(3))),
         ("task-ended-signal", ended(TaskExit::Signalled(9))),
         ("task-ended-memory", ended(TaskExit::OutOfMemory(9))),
@@ -189,6 +192,38 @@ fn events() -> Vec<(&'static str, Event)> {
         ("task-ended-idle", ended(TaskExit::IdleLimit)),
         ("attempt-closed-afresh", closed(Outcome::Code(3), Next::Afresh { not_before: at })),
         ("pass-cut", Event::PassCut(PassCutV1 { limit: 1_000 })),
+        (
+            "team-set-2",
+            Event::TeamSet(TeamSetV2 {
+                team: TeamId(2),
+                name: "research".to_owned(),
+                quota: LimitsV1 { cores: Some(64), memory: Some(Bytes(1 << 40)), gpus: Some(8) },
+                borrow: LimitsV1 { cores: Some(32), memory: None, gpus: Some(4) },
+                lend: LimitsV1 { cores: None, memory: Some(Bytes(1 << 30)), gpus: Some(2) },
+            }),
+        ),
+        ("stop-ordered-2", stopped(StopReason::Cancel, None)),
+        (
+            "stop-ordered-2-reclaim",
+            stopped(
+                StopReason::Preempt,
+                receipt(RightV1::Reclaim { part: PartV1::Gpus, quota: 8, held: 12 }),
+            ),
+        ),
+        (
+            "stop-ordered-2-priority",
+            stopped(StopReason::Preempt, receipt(RightV1::Priority { above: 50, below: -1 })),
+        ),
+        (
+            "preemption-set",
+            Event::PreemptionSet(PreemptionSetV1 {
+                reclaim: Reclaim::LowestPriority,
+                protect: Nanos::from_secs(7_200),
+                preempts_from: Some(100),
+                most: 3,
+            }),
+        ),
+        ("preemptible-set", Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible: true })),
     ]
 }
 

@@ -1,0 +1,32 @@
+//! What is limited beside quotas: when running jobs are stopped for others.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use ops::api::Command;
+
+use super::input::Input;
+use crate::app::{App, Caller};
+use crate::ask;
+use crate::error::ApiError;
+use crate::wire::{Done, Error, Preemption};
+
+/// Tell when running jobs are stopped for others.
+#[utoipa::path(get, path = "/api/v1/preemption",
+    responses((status = 200, body = Preemption), (status = "4XX", body = Error)))]
+pub(super) async fn preemption(State(app): State<Arc<App>>) -> Result<Json<Preemption>, ApiError> {
+    let rules = ask::look(&app.handle, |state, _| state.meta().preemption).await?;
+    Ok(Json(rules.into()))
+}
+
+/// Say when running jobs are stopped for others. What is absent is as if nothing had been said.
+#[utoipa::path(post, path = "/api/v1/preemption", request_body = Preemption,
+    responses((status = 200, body = Done), (status = "4XX", body = Error)))]
+pub(super) async fn set_preemption(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Input(rules): Input<Preemption>,
+) -> Result<Json<Done>, ApiError> {
+    app.done(&caller, Command::SetPreemption(rules.into())).await.map(Json)
+}
