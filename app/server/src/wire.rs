@@ -333,13 +333,13 @@ pub struct SetTeam {
     #[serde(default)]
     pub max_gpus: Option<u32>,
     /// Cores that it may hold above that, of what others leave free; none if absent.
-    #[serde(default = "no_cores")]
+    #[serde(default = "nothing")]
     pub borrow_cores: Option<u32>,
     /// Memory that it may hold above that, of what others leave free; none if absent.
-    #[serde(default = "no_memory")]
+    #[serde(default = "nothing")]
     pub borrow_memory_bytes: Option<u64>,
     /// Devices that it may hold above that, of what others leave free; none if absent.
-    #[serde(default = "no_gpus")]
+    #[serde(default = "nothing")]
     pub borrow_gpus: Option<u32>,
     /// Cores of its quota that others may hold while it does not; all if absent.
     #[serde(default)]
@@ -352,16 +352,9 @@ pub struct SetTeam {
     pub lend_gpus: Option<u32>,
 }
 
-fn no_cores() -> Option<u32> {
-    Some(0)
-}
-
-fn no_memory() -> Option<u64> {
-    Some(0)
-}
-
-fn no_gpus() -> Option<u32> {
-    Some(0)
+#[expect(clippy::unnecessary_wraps, reason = "serde wants the type of the field")]
+fn nothing<T: Default>() -> Option<T> {
+    Some(T::default())
 }
 
 /// When running jobs are stopped for others.
