@@ -353,6 +353,8 @@ impl<'a> Projection<'a> {
             | Event::TeamSet(_)
             | Event::SegmentSealed(_)
             | Event::PassCut(_)
+            | Event::TeamRemoved(_)
+            | Event::Applied(_)
             | Event::PreemptionSet(_) => Ok(()),
         }
     }

@@ -129,6 +129,8 @@ fn denied(denial: &Denial, message: String) -> ApiError {
     match denial {
         Denial::NoSuchJob(_) | Denial::NoSuchNode(_) => ApiError::not_found(message),
         Denial::Inconsistent => ApiError::new(StatusCode::CONFLICT, "inconsistent", message),
+        Denial::TeamInUse { name, .. } => ApiError::new(StatusCode::CONFLICT, "team-in-use", message)
+            .hint(format!("wait for them or cancel them: fourplane jobs -A {name} --all")),
         Denial::JobEnded(_) => ApiError::new(StatusCode::CONFLICT, "ended", message),
         Denial::NoSuchMembers { .. } => never("no-such-members", "indexes"),
         Denial::NoTasks => never("no-tasks", "tasks"),

@@ -178,6 +178,14 @@ pub enum Denial {
         /// Those that it does not have.
         members: IndexSet,
     },
+    /// A team whose jobs are not over cannot go.
+    #[error("team {name} has {jobs} job{} that {} not over", if *.jobs == 1 { "" } else { "s" }, if *.jobs == 1 { "is" } else { "are" })]
+    TeamInUse {
+        /// Its name.
+        name: String,
+        /// How many.
+        jobs: usize,
+    },
     /// Nothing that can be asked for, as the state is.
     #[error("this cannot be asked for now")]
     Inconsistent,
@@ -227,7 +235,8 @@ pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
         }
         Event::NodeSchedulable(e) => state.node(e.node).map(drop).ok_or(Denial::NoSuchNode(e.node)),
         Event::PreemptibleSet(e) => open_job(state, e.job).map(drop),
-        Event::TeamSet(_) | Event::PreemptionSet(_) => Ok(()),
+        Event::TeamSet(_) | Event::PreemptionSet(_) | Event::Applied(_) => Ok(()),
+        Event::TeamRemoved(e) => unused_team(state, e.team),
         _ => Err(Denial::Inconsistent),
     }
 }
@@ -235,6 +244,16 @@ pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
 fn open_job(state: &State, id: JobId) -> Result<&Job, Denial> {
     let job = state.job(id).ok_or(Denial::NoSuchJob(id))?;
     if job.ended.is_some() { Err(Denial::JobEnded(id)) } else { Ok(job) }
+}
+
+/// A team whose jobs are all over.
+fn unused_team(state: &State, id: TeamId) -> Result<(), Denial> {
+    let team = state.team(id).ok_or(Denial::UnknownTeam(id))?;
+    let jobs = state.jobs().filter(|(_, job)| job.request.team == id && job.ended.is_none());
+    match jobs.count() {
+        0 => Ok(()),
+        jobs => Err(Denial::TeamInUse { name: team.name.clone(), jobs }),
+    }
 }
 
 fn within_own_limits(request: &JobRequest) -> Result<(), Denial> {
@@ -263,7 +282,8 @@ fn within_own_limits(request: &JobRequest) -> Result<(), Denial> {
 }
 
 fn within_quota(state: &State, request: &JobRequest) -> Result<(), Denial> {
-    let team = state.team(request.team).ok_or(Denial::UnknownTeam(request.team))?;
+    let team = state.team(request.team).filter(|team| !team.removed);
+    let team = team.ok_or(Denial::UnknownTeam(request.team))?;
     let asked = Amount::of_attempt(request);
     let Some(resource) = Resource::lacking(asked, team.limit()) else { return Ok(()) };
     Err(Denial::OverQuota {

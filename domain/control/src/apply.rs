@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use facts::applied::AppliedV1;
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, HealthChangedV1, HoldLeakedV1, MembersEndedV1, Next, NodeDeclaredV1,
     NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV2, SubmittedV1, TaskEndedV1, TaskFreedV1,
@@ -13,6 +14,7 @@ use units::{
     ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, Seq, TeamId, Timestamp,
 };
 
+use crate::govern::{Applied, Change, Key};
 use crate::outcome::worse;
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Stop, Task, TaskEnd, Team};
 use crate::state::State;
@@ -111,6 +113,10 @@ impl State {
         meta.clock = meta.clock.max(envelope.ledger_time);
         let at = meta.clock;
         self.put(Row::Meta(meta));
+        let change = Change { seq: envelope.seq, at, by: envelope.actor };
+        if let Some(key) = Key::of_event(self, &envelope.event) {
+            self.put(Row::Change(key, Some(change)));
+        }
         match &envelope.event {
             Event::ServerStarted(e) => {
                 let ServerStartedV1 { epoch, boot_id, anchor, nonce_seed, .. } = *e;
@@ -136,6 +142,11 @@ impl State {
             Event::HealthChanged(e) => self.health_changed(e)?,
             Event::PreemptionSet(e) => self.put(Row::Meta(Meta { preemption: *e, ..meta })),
             Event::PreemptibleSet(e) => self.change_job(e.job, |job| job.preemptible = e.preemptible)?,
+            Event::TeamRemoved(e) => self.team_removed(e.team)?,
+            Event::Applied(e) => {
+                let AppliedV1 { cluster, resources } = e.clone();
+                self.put(Row::Applied(Some(Arc::new(Applied { cluster, resources, change }))));
+            }
             Event::PassCut(e) => self.put(Row::Meta(Meta { cut: Some((at, e.limit)), ..meta })),
         }
         self.forget_old_jobs(at);
@@ -196,7 +207,17 @@ impl State {
 
     fn team_set(&mut self, e: &TeamSetV2) {
         let [quota, borrow, lend] = [&e.quota, &e.borrow, &e.lend].map(Amount::of_limits);
-        self.put(Row::Team(e.team, Some(Team { name: e.name.clone(), quota, borrow, lend })));
+        let team = Team { name: e.name.clone(), quota, borrow, lend, removed: false };
+        self.put(Row::Team(e.team, Some(team)));
+    }
+
+    /// The row stays: what the team's jobs were is still told by its name.
+    fn team_removed(&mut self, id: TeamId) -> Result<(), Misfit> {
+        let team = self.team(id).ok_or(Misfit::UnknownTeam(id))?;
+        let none = Amount::default();
+        let removed = Team { name: team.name.clone(), quota: none, borrow: none, lend: none, removed: true };
+        self.put(Row::Team(id, Some(removed)));
+        Ok(())
     }
 
     fn submitted(&mut self, e: &SubmittedV1, at: Timestamp) -> Result<(), Misfit> {

@@ -5,6 +5,7 @@ mod admit;
 mod apply;
 mod decide;
 mod explain;
+pub mod govern;
 pub mod identity;
 mod outcome;
 mod overlay;

@@ -11,6 +11,8 @@ use units::{
     AttemptId, Bytes, DeviceIndex, Epoch, JobId, MemberId, Nanos, NodeId, Rank, Seq, TeamId, Timestamp,
 };
 
+use crate::govern::{Applied, Change, Key};
+
 /// An amount of each thing that is scheduled: cores, bytes of memory, whole devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
@@ -328,6 +330,8 @@ pub struct Team {
     pub borrow: Amount,
     /// What of its quota others may hold while it does not.
     pub lend: Amount,
+    /// It takes no more jobs and is promised nothing. The row keeps its name and its id.
+    pub removed: bool,
 }
 
 impl Team {
@@ -359,6 +363,8 @@ pub(crate) struct Tables {
     pub(crate) tasks: BTreeMap<(AttemptId, Rank), Task>,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) teams: BTreeMap<TeamId, Team>,
+    pub(crate) changes: BTreeMap<Key, Change>,
+    pub(crate) applied: Option<Arc<Applied>>,
 }
 
 /// One row of one table, or its absence: the unit of change and of undo.
@@ -371,4 +377,6 @@ pub(crate) enum Row {
     Task((AttemptId, Rank), Option<Task>),
     Node(NodeId, Option<Node>),
     Team(TeamId, Option<Team>),
+    Change(Key, Option<Change>),
+    Applied(Option<Arc<Applied>>),
 }

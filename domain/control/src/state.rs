@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use units::{ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, TeamId, Timestamp};
 
+use crate::govern::{Applied, Change, Key as ResourceKey};
 use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 4;
+const SNAPSHOT_VERSION: u8 = 5;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]
@@ -276,6 +277,10 @@ impl State {
         for (id, row) in tables.teams {
             state.swap(Row::Team(id, Some(row)));
         }
+        for (key, row) in tables.changes {
+            state.swap(Row::Change(key, Some(row)));
+        }
+        state.swap(Row::Applied(tables.applied));
         for (id, row) in tables.nodes {
             state.swap(Row::Node(id, Some(row)));
         }
@@ -312,6 +317,11 @@ impl State {
             Row::Meta(new) => Row::Meta(std::mem::replace(&mut tables.meta, new)),
             Row::Node(id, new) => Row::Node(id, replace(&mut tables.nodes, id, new)),
             Row::Team(id, new) => Row::Team(id, replace(&mut tables.teams, id, new)),
+            Row::Change(key, new) => {
+                let old = replace(&mut tables.changes, key.clone(), new);
+                Row::Change(key, old)
+            }
+            Row::Applied(new) => Row::Applied(std::mem::replace(&mut tables.applied, new)),
             Row::Attempt(id, new) => Row::Attempt(
                 id,
                 replace_indexed(&mut tables.attempts, id, new, |row, present| {
@@ -494,9 +504,29 @@ impl State {
         self.tables.teams.get(&id)
     }
 
-    /// All teams, by id.
+    /// All teams, by id, those that were removed too.
     pub fn teams(&self) -> impl Iterator<Item = (TeamId, &Team)> {
         self.tables.teams.iter().map(|(id, team)| (*id, team))
+    }
+
+    /// The team of this name, removed or not.
+    pub fn team_named(&self, name: &str) -> Option<TeamId> {
+        self.teams().find(|(_, team)| team.name == name).map(|(id, _)| id)
+    }
+
+    /// The id the next team gets.
+    pub fn next_team_id(&self) -> TeamId {
+        TeamId(self.tables.teams.last_key_value().map_or(0, |(id, _)| id.0 + 1))
+    }
+
+    /// What was applied last.
+    pub fn applied(&self) -> Option<&Applied> {
+        self.tables.applied.as_deref()
+    }
+
+    /// Who changed something last.
+    pub fn change_of(&self, key: &ResourceKey) -> Option<Change> {
+        self.tables.changes.get(key).copied()
     }
 
     /// What a team's tasks hold, proven free or not yet.

@@ -9,6 +9,7 @@ use units::{
     Timestamp,
 };
 
+use crate::applied::{AppliedV1, TeamRemovedV1};
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
 use crate::job::JobRequest;
@@ -64,6 +65,10 @@ pub enum Event {
     PreemptionSet(PreemptionSetV1),
     /// Whether a job may be stopped for more urgent ones of its team.
     PreemptibleSet(PreemptibleSetV1),
+    /// A team takes no more jobs and is promised nothing; it keeps its id.
+    TeamRemoved(TeamRemovedV1),
+    /// A specification was applied.
+    Applied(AppliedV1),
 }
 
 /// See [`Event::ServerStarted`].

@@ -4,6 +4,7 @@
 //! [`codec`]. These types are the product's memory: variants are only ever appended, and a
 //! struct whose bytes would change gets a new version beside the old one (decision D4).
 
+pub mod applied;
 pub mod codec;
 pub mod envelope;
 pub mod event;

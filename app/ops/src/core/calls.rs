@@ -6,7 +6,7 @@ use facts::event::{
     TeamSetV2,
 };
 use facts::{Actor, Event, Hash32, JobRequest, LaunchSpec, Source};
-use units::{JobId, TeamId};
+use units::JobId;
 
 use super::{Core, Draft, Origin};
 use crate::api::{Ack, Call, Command, IdemKey, OutputRow, Refusal};
@@ -96,8 +96,7 @@ impl<S: LogStore> Core<S> {
                 Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible })
             }
             Command::SetTeam { team, name, quota, borrow, lend } => {
-                let team = team
-                    .unwrap_or_else(|| TeamId(self.state.teams().map(|(id, _)| id.0 + 1).max().unwrap_or(0)));
+                let team = team.unwrap_or_else(|| self.state.next_team_id());
                 Event::TeamSet(TeamSetV2 { team, name, quota, borrow, lend })
             }
             Command::Side(rows) => {

@@ -43,7 +43,7 @@ pub(super) async fn schedulable(
 pub(super) async fn teams(State(app): State<Arc<App>>) -> Result<Json<Vec<Team>>, ApiError> {
     let limit = |most: u64| (most != u64::MAX).then_some(most);
     let teams = ask::look(&app.handle, move |state, _| {
-        let teams = state.teams().map(|(id, team)| {
+        let teams = state.teams().filter(|(_, team)| !team.removed).map(|(id, team)| {
             let used = state.used_by(id);
             Team {
                 id: id.0,

@@ -5,6 +5,7 @@ extern crate fourplane_control as control;
 
 mod behaviours;
 mod ends;
+mod govern;
 mod histories;
 mod invariants;
 mod oracle;

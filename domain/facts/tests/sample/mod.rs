@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use facts::applied::{AppliedV1, ResourceV1, TeamRemovedV1, TeamV1};
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
     LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PartV1, PassCutV1, PlacementV1,
@@ -79,6 +80,8 @@ fn events() -> Vec<(&'static str, Event)> {
     };
     let stopped = |reason, receipt| Event::StopOrdered(StopOrderedV2 { attempt, reason, receipt });
     let receipt = |right| Some(ReceiptV1 { job, team: TeamId(2), right });
+    let applied =
+        |resource| Event::Applied(AppliedV1 { cluster: "aurora".to_owned(), resources: vec![resource] });
     let closed = |outcome, next| Event::AttemptClosed(AttemptClosedV1 { attempt, outcome, next });
     vec![
         (
@@ -224,6 +227,17 @@ fn events() -> Vec<(&'static str, Event)> {
             }),
         ),
         ("preemptible-set", Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible: true })),
+        ("team-removed", Event::TeamRemoved(TeamRemovedV1 { team: TeamId(2) })),
+        (
+            "applied-team",
+            applied(ResourceV1::Team(TeamV1 {
+                name: "research".to_owned(),
+                quota: LimitsV1 { cores: Some(64), memory: None, gpus: Some(8) },
+                borrow: LimitsV1::NOTHING,
+                lend: LimitsV1::UNLIMITED,
+            })),
+        ),
+        ("applied-preemption", applied(ResourceV1::Preemption(PreemptionSetV1::default()))),
     ]
 }
 

@@ -1,0 +1,181 @@
+//! The kinds of things that a server has: how they are told apart, compared and put to rest.
+
+use std::fmt;
+
+use facts::Event;
+use facts::applied::{ResourceV1, TeamRemovedV1, TeamV1};
+use facts::event::{LimitsV1, PreemptionSetV1, Reclaim, TeamSetV2};
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Nanos, TeamId};
+
+use super::plan::{Field, Step, Thing};
+use crate::rows::{Amount, Team};
+use crate::state::State;
+
+/// The team that is always there.
+const DEFAULT_TEAM: &str = "default";
+
+/// Which resource is meant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Key {
+    /// The team of this name.
+    Team(String),
+    /// When running jobs are stopped for others.
+    Preemption,
+}
+
+impl Key {
+    /// What kind of thing it is.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Team(_) => "team",
+            Self::Preemption => "preemption",
+        }
+    }
+
+    /// Its name among its kind; empty where there is only one.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Team(name) => name,
+            Self::Preemption => "",
+        }
+    }
+
+    /// What `event` makes or changes.
+    pub(crate) fn of_event(state: &State, event: &Event) -> Option<Self> {
+        match event {
+            Event::TeamSet(e) => Some(Self::Team(e.name.clone())),
+            Event::TeamRemoved(e) => state.team(e.team).map(|team| Self::Team(team.name.clone())),
+            Event::PreemptionSet(_) => Some(Self::Preemption),
+            _ => None,
+        }
+    }
+}
+
+/// `team research`
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "" => f.write_str(self.kind()),
+            name => write!(f, "{} {name}", self.kind()),
+        }
+    }
+}
+
+impl Thing for ResourceV1 {
+    type Key = Key;
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Team(team) => Key::Team(team.name.clone()),
+            Self::Preemption(_) => Key::Preemption,
+        }
+    }
+
+    fn needs(&self) -> Vec<Key> {
+        match self {
+            Self::Team(_) | Self::Preemption(_) => Vec::new(),
+        }
+    }
+
+    fn at_rest(&self) -> Option<Self> {
+        match self {
+            Self::Team(team) if team.name == DEFAULT_TEAM => Some(Self::Team(TeamV1 {
+                name: team.name.clone(),
+                quota: LimitsV1::UNLIMITED,
+                borrow: LimitsV1::NOTHING,
+                lend: LimitsV1::UNLIMITED,
+            })),
+            Self::Team(_) => None,
+            Self::Preemption(_) => Some(Self::Preemption(PreemptionSetV1::default())),
+        }
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        match self {
+            Self::Team(team) => [
+                limits(["gpus", "cores", "memory"], &team.quota),
+                limits(["borrow", "borrow_cores", "borrow_memory"], &team.borrow),
+                limits(["lend", "lend_cores", "lend_memory"], &team.lend),
+            ]
+            .concat(),
+            Self::Preemption(rules) => vec![
+                ("reclaim", reclaim_word(rules.reclaim).to_owned()),
+                ("protect", exact_span(rules.protect)),
+                ("preempts_from", rules.preempts_from.map_or("none".to_owned(), |from| from.to_string())),
+                ("most", rules.most.to_string()),
+            ],
+        }
+    }
+}
+
+fn limits(names: [&'static str; 3], limits: &LimitsV1) -> Vec<Field> {
+    let words = |part: Option<String>| part.unwrap_or_else(|| "unlimited".to_owned());
+    let [gpus, cores, memory] = names;
+    vec![
+        (gpus, words(limits.gpus.map(|count| count.to_string()))),
+        (cores, words(limits.cores.map(|count| count.to_string()))),
+        (memory, words(limits.memory.map(exact))),
+    ]
+}
+
+/// In the largest unit that loses nothing.
+pub(crate) fn exact(bytes: Bytes) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fitting = units.into_iter().find(|(shift, _)| bytes.0 != 0 && bytes.0.trailing_zeros() >= *shift);
+    fitting.map_or_else(|| format!("{} B", bytes.0), |(shift, unit)| format!("{} {unit}", bytes.0 >> shift))
+}
+
+/// The same for a length of time; below a microsecond it is rounded up.
+pub(crate) fn exact_span(span: Nanos) -> String {
+    let micros = span.0.div_ceil(1_000);
+    let units =
+        [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1_000, "ms")];
+    let fitting = units.into_iter().find(|(scale, _)| micros != 0 && micros.is_multiple_of(*scale));
+    match fitting {
+        Some((scale, unit)) => format!("{} {unit}", micros / scale),
+        None if micros == 0 => "0 s".to_owned(),
+        None => format!("{micros} us"),
+    }
+}
+
+/// The word of the specification.
+pub(crate) fn reclaim_word(reclaim: Reclaim) -> &'static str {
+    match reclaim {
+        Reclaim::Never => "never",
+        Reclaim::BorrowedFirst => "borrowed-first",
+        Reclaim::LowestPriority => "lowest-priority",
+    }
+}
+
+/// What this server has, of the kinds that a specification describes.
+pub fn observed(state: &State) -> Vec<ResourceV1> {
+    let teams =
+        state.teams().filter(|(_, team)| !team.removed).map(|(_, team)| ResourceV1::Team(as_fact(team)));
+    teams.chain([ResourceV1::Preemption(state.meta().preemption)]).collect()
+}
+
+fn as_fact(team: &Team) -> TeamV1 {
+    let [quota, borrow, lend] = [team.quota, team.borrow, team.lend].map(Amount::as_limits);
+    TeamV1 { name: team.name.clone(), quota, borrow, lend }
+}
+
+/// The event that carries out a step; none where nothing but the ownership changes.
+pub fn event(state: &State, step: &Step<ResourceV1>) -> Option<Event> {
+    if step.before == step.after {
+        return None;
+    }
+    match (step.before.as_ref(), step.after.as_ref()) {
+        (_, Some(ResourceV1::Team(team))) => {
+            let TeamV1 { name, quota, borrow, lend } = team.clone();
+            let team = state.team_named(&name).unwrap_or_else(|| state.next_team_id());
+            Some(Event::TeamSet(TeamSetV2 { team, name, quota, borrow, lend }))
+        }
+        (_, Some(ResourceV1::Preemption(rules))) => Some(Event::PreemptionSet(*rules)),
+        (Some(ResourceV1::Team(team)), None) => {
+            let team: TeamId = state.team_named(&team.name)?;
+            Some(Event::TeamRemoved(TeamRemovedV1 { team }))
+        }
+        (Some(ResourceV1::Preemption(_)) | None, None) => None,
+    }
+}
