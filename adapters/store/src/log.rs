@@ -151,7 +151,7 @@ impl LogStore for SqliteLog {
                     let seq: i64 = row.get(1)?;
                     let found =
                         IdemRow { key: *key, request: Hash32(row.get(0)?), seq: Seq(seq.cast_unsigned()) };
-                    Ok((found, row.get(2)?))
+                    Ok((found, row.get::<_, i64>(2)?))
                 })
                 .optional()
         };

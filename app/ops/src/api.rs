@@ -2,6 +2,7 @@
 
 use control::identity::Principal;
 use control::{Denial, Policy, State};
+use facts::applied::ResourceV1;
 use facts::event::{LimitsV1, PreemptionSetV1};
 use facts::{Hash32, IndexSet, JobRequest, LaunchSpec};
 use units::{JobId, NodeId, SubjectId, TeamId, Timestamp};
@@ -59,6 +60,15 @@ pub enum Command {
     SetPreemption(PreemptionSetV1),
     /// Let a job be stopped for more urgent ones of its team, or not.
     SetPreemptible(JobId, bool),
+    /// Make the server as a specification says, all of it or nothing.
+    Apply {
+        /// The cluster that the specification is of.
+        cluster: String,
+        /// What it asks for.
+        resources: Vec<ResourceV1>,
+        /// The digest of the plan that was agreed to.
+        plan: Hash32,
+    },
     /// Change side tables (people and tokens), which are no part of history.
     Side(Vec<SideWrite>),
 }
@@ -92,6 +102,9 @@ pub enum Refusal {
     /// The same key was used for another request.
     #[error("this idempotency key was used for a different request")]
     KeyReused,
+    /// The plan that was agreed to is no longer what would be done.
+    #[error("something was changed after the plan was made")]
+    PlanChanged,
     /// The disk is nearly full: new work is refused so that ends of running jobs still fit.
     #[error("the server's disk is nearly full; new work is refused until space is freed")]
     LowSpace,

@@ -1,6 +1,7 @@
 //! The operations under `/api/v1`, and the document that describes them.
 
 mod access;
+mod apply;
 mod cluster;
 mod events;
 mod explain;
@@ -53,6 +54,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cluster::schedulable))
         .routes(routes!(cluster::teams, cluster::set_team))
         .routes(routes!(limits::preemption, limits::set_preemption))
+        .routes(routes!(apply::plan))
+        .routes(routes!(apply::apply))
+        .routes(routes!(apply::drift))
         .routes(routes!(access::login_link))
         .routes(routes!(access::login))
         .routes(routes!(access::tokens, access::new_token))

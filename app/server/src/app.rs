@@ -50,7 +50,7 @@ pub(crate) struct App {
     pub(crate) changes: Arc<Changes>,
     pub(crate) listeners: Shares<SubjectId>,
     pub(crate) closing: watch::Receiver<bool>,
-    teams: RwLock<BTreeMap<TeamId, String>>,
+    teams: RwLock<BTreeMap<TeamId, Named>>,
     memory_per_core: u64,
     readers: Mutex<Vec<Box<dyn ViewReader>>>,
     permits: Semaphore,
@@ -70,6 +70,17 @@ impl Caller {
     }
 }
 
+/// A team's name. What its jobs were is told by it when the team is long removed.
+struct Named {
+    name: String,
+    removed: bool,
+}
+
+fn names(state: &control::State) -> BTreeMap<TeamId, Named> {
+    let named = |team: &control::Team| Named { name: team.name.clone(), removed: team.removed };
+    state.teams().map(|(id, team)| (id, named(team))).collect()
+}
+
 impl App {
     /// Reads people, tokens and sessions. Blocks.
     pub(crate) fn open(
@@ -82,7 +93,7 @@ impl App {
         let sessions = Kept::load(&handle, SideTable::Session)?;
         let (answer, answered) = std::sync::mpsc::channel();
         handle.look(Box::new(move |state, _| {
-            let teams = state.teams().map(|(id, team)| (id, team.name.clone())).collect();
+            let teams = names(state);
             let share =
                 state.nodes().map(|(_, node)| node.capacity.memory / node.capacity.cores.max(1)).min();
             drop(answer.send((teams, share.unwrap_or(0))));
@@ -163,20 +174,18 @@ impl App {
     /// What a team is called.
     pub(crate) fn team_name(&self, id: TeamId) -> String {
         let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
-        teams.get(&id).cloned().unwrap_or_else(|| format!("team:{id}"))
+        teams.get(&id).map_or_else(|| format!("team:{id}"), |team| team.name.clone())
     }
 
     /// The team that is called `name`.
     pub(crate) fn team_called(&self, name: &str) -> Option<TeamId> {
         let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
-        teams.iter().find(|(_, known)| *known == name).map(|(id, _)| *id)
+        teams.iter().find(|(_, team)| team.name == name && !team.removed).map(|(id, _)| *id)
     }
 
     /// Learns the teams' names again after a change.
     pub(crate) async fn refresh_teams(&self) -> Result<(), ApiError> {
-        let names =
-            |state: &control::State| state.teams().map(|(id, team)| (id, team.name.clone())).collect();
-        let teams = ask::look(&self.handle, move |state, _| names(state)).await?;
+        let teams = ask::look(&self.handle, |state, _| names(state)).await?;
         *self.teams.write().unwrap_or_else(PoisonError::into_inner) = teams;
         Ok(())
     }

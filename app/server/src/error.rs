@@ -111,6 +111,9 @@ impl From<Refusal> for ApiError {
             Refusal::KeyReused => Self::new(StatusCode::CONFLICT, "key-reused", message)
                 .hint("use a new Idempotency-Key for a new request")
                 .at("Idempotency-Key"),
+            Refusal::PlanChanged => Self::new(StatusCode::CONFLICT, "plan-changed", message)
+                .hint("nothing was done; look at the new plan and agree to that")
+                .at("plan"),
             Refusal::LowSpace => Self::new(StatusCode::INSUFFICIENT_STORAGE, "low-space", message)
                 .hint("free space in the server's state directory; running jobs go on"),
             Refusal::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", message)

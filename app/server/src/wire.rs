@@ -4,6 +4,7 @@
 //! (`_bytes`). Fields are only ever added; a request with an unknown field is refused.
 
 mod answer;
+mod apply;
 mod convert;
 mod text;
 mod time;
@@ -17,6 +18,7 @@ pub use answer::{
     Attempt, Device, Explanation, Holder, Job, JobDetail, JobList, Leak, Members, Minted, Node, Outcome,
     Readiness, Receipt, Remedy, Start, Task, Team, Token, Why,
 };
+pub use apply::{Action, Apply, Changed, Drift, Drifted, FieldChange, Plan, PlanStep, Specification, Thing};
 pub(crate) use convert::stop_word;
 pub use text::Text;
 pub use time::Time;

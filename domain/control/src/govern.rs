@@ -3,6 +3,7 @@
 //! A thing that an apply set up is owned: the next one may change and remove it. Whatever else there
 //! is stays as it is, unless the specification names it.
 
+mod desired;
 mod plan;
 mod resource;
 
@@ -11,9 +12,11 @@ use facts::applied::ResourceV1;
 use serde::{Deserialize, Serialize};
 use units::{Seq, Timestamp};
 
+pub use desired::{as_specification, desired};
 pub use plan::{Action, Field, FieldChange, Plan, Step, Thing, changes, plan};
 pub use resource::{Key, event, observed};
 
+use crate::admit::{Denial, admit_action};
 use crate::state::State;
 
 /// The last apply.
@@ -59,6 +62,27 @@ pub fn plan_of(state: &State, desired: &[ResourceV1]) -> Plan<ResourceV1> {
 /// What the last apply set up.
 pub fn owned(state: &State) -> &[ResourceV1] {
     state.applied().map_or(&[], |applied| &applied.resources)
+}
+
+/// A specification that leads back to what there is, once `plan` was carried out: of all that is
+/// owned, and all that the plan touches.
+pub fn way_back(state: &State, cluster: &str, plan: &Plan<ResourceV1>) -> String {
+    let touched = |key: &Key| {
+        let keys = plan.steps.iter().filter_map(|step| step.before.as_ref()).map(Thing::key);
+        owned(state).iter().map(Thing::key).chain(keys).any(|one| one == *key)
+    };
+    let kept: Vec<_> = observed(state).into_iter().filter(|thing| touched(&thing.key())).collect();
+    as_specification(cluster, &kept)
+}
+
+/// Whether every step of a plan may be taken.
+pub fn admit(state: &State, plan: &Plan<ResourceV1>) -> Result<(), Denial> {
+    plan.steps.iter().try_for_each(|step| admit_step(state, step))
+}
+
+/// Whether a step may be taken.
+pub fn admit_step(state: &State, step: &Step<ResourceV1>) -> Result<(), Denial> {
+    event(state, step).map_or(Ok(()), |event| admit_action(state, &event))
 }
 
 /// What is not as the last apply left it.

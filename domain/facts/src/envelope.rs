@@ -1,6 +1,7 @@
 //! What every event carries beside its body.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use units::{NodeId, Seq, SubjectId, Timestamp};
@@ -14,6 +15,29 @@ pub struct Hash32(pub [u8; 32]);
 impl fmt::Display for Hash32 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The text is not 64 digits of hex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a hash is written in 64 hexadecimal digits")]
+pub struct NoHash;
+
+/// As it is displayed.
+impl FromStr for Hash32 {
+    type Err = NoHash;
+
+    fn from_str(text: &str) -> Result<Self, NoHash> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(NoHash);
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0]).ok_or(NoHash)? << 4 | digit(pair[1]).ok_or(NoHash)?;
+        }
+        Ok(Self(bytes))
     }
 }
 

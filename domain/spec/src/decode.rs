@@ -1,7 +1,7 @@
 //! From the tree to types. A mistake is reported and decoding goes on with a placeholder: the result is
 //! handed out only when there was no error.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::finding::{Code, Findings};
 use crate::nearest::nearest;
@@ -49,7 +49,7 @@ pub(crate) struct Context<'n> {
     pub(crate) findings: Findings,
     /// Of the field that is being decoded.
     example: &'static str,
-    /// Per record and section, which of its fields occur that nothing acts on, and the record's path.
+    /// Per record and section, which of its fields occur that `apply` does not act on, and the record's path.
     later: BTreeMap<(usize, &'n str), Later>,
 }
 
@@ -171,7 +171,7 @@ impl<'n> Context<'n> {
                 continue;
             }
             let field = record.fields.iter().position(|field| field.name == entry.key);
-            if let Some(at) = field.filter(|&at| record.fields[at].status == Status::Later) {
+            if let Some(at) = field.filter(|&at| record.fields[at].status != Status::Applied) {
                 later |= 1 << at;
             }
         }
@@ -242,31 +242,44 @@ impl<'n> Context<'n> {
 
     /// Notes, once a section, the fields that nothing acts on (D26: never silently ignored).
     pub(crate) fn tell_later(&mut self, root: &Node<'_>) {
-        let mut sections: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut sections: BTreeMap<&str, BTreeMap<String, Status>> = BTreeMap::new();
         for ((_, section), later) in std::mem::take(&mut self.later) {
             let fields = later.record.fields.iter().enumerate();
             for (_, field) in fields.filter(|(at, _)| later.fields & (1 << at) != 0) {
                 let point = if later.path.is_empty() { "" } else { "." };
-                sections.entry(section).or_default().insert(format!("{}{point}{}", later.path, field.name));
+                let path = format!("{}{point}{}", later.path, field.name);
+                sections.entry(section).or_default().insert(path, field.status);
             }
         }
         let whole = sections.remove("").unwrap_or_default();
-        let names: Vec<_> = whole.iter().map(String::as_str).collect();
-        let also = match names.as_slice() {
-            [] => String::new(),
-            names => format!("; only the form is checked of {}", names.join(", ")),
-        };
-        let message = format!("a specification is checked, and nothing acts on it yet{also}");
-        self.findings.add(Code::NotEnforced, root.head(), String::new(), message, None);
-        for (section, fields) in sections.iter().filter(|(section, _)| !whole.contains(**section)) {
-            // What a field holds is told with it.
-            let above = |field: &str| field.match_indices('.').any(|(at, _)| fields.contains(&field[..at]));
-            let fields: Vec<_> = fields.iter().filter(|field| !above(field)).map(String::as_str).collect();
+        if let Some(message) = idle(&whole, None) {
+            self.findings.add(Code::NotEnforced, root.head(), String::new(), message, None);
+        }
+        for (section, fields) in sections {
+            let Some(message) = idle(&fields, whole.get(section).copied()) else { continue };
             let span = root.get(section).map_or(root.head(), |entry| entry.key_span);
-            let message = format!("only the form is checked of {}", fields.join(", "));
-            self.findings.add(Code::NotEnforced, span, (*section).to_owned(), message, None);
+            self.findings.add(Code::NotEnforced, span, section.to_owned(), message, None);
         }
     }
+}
+
+/// On which fields nothing acts, in words; none if all was told of what holds them.
+fn idle(fields: &BTreeMap<String, Status>, holder: Option<Status>) -> Option<String> {
+    let list = |status: Status| {
+        // What a field holds is told with it; that a part is not even checked is told all the same.
+        let told = |above: &Status| *above == Status::Later || *above == status;
+        let above = |field: &str| {
+            let holders = field.match_indices('.').filter_map(|(at, _)| fields.get(&field[..at]));
+            holders.chain(&holder).any(told)
+        };
+        let listed = fields.iter().filter(|(field, its)| **its == status && !above(field));
+        let names: Vec<_> = listed.map(|(field, _)| field.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let checked = list(Status::Checked).map(|names| format!("nothing acts yet on {names}"));
+    let later = list(Status::Later).map(|names| format!("only the form is checked of {names}"));
+    let parts: Vec<_> = checked.into_iter().chain(later).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// A default is written as YAML is, and read by the same code.

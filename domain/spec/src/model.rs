@@ -46,9 +46,9 @@ record! {
     /// The whole file: what a cluster is for, what it is made of, who may use it and what it costs.
     pub struct Cluster {
         /// The version of this format.
-        fourplane: u32 { required, [], Checked, "1" },
+        fourplane: u32 { required, [], Applied, "1" },
         /// The name of the cluster.
-        cluster: Name { required, [], Checked, "aurora" },
+        cluster: Name { required, [], Applied, "aurora" },
         /// What the cluster is for, one entry for each kind of work.
         workload: Vec<Workload> { optional, [B1 R1], Checked, "[{name: train, kind: pretraining}]" },
         /// The machines.
@@ -60,7 +60,7 @@ record! {
         /// The systems that start and stop jobs.
         engines: Vec<Engine> { optional, [K19], Checked, "[{name: hpc, kind: slurm}]" },
         /// Who may use the cluster, and how much of it.
-        teams: Vec<Team> { optional, [K7], Checked, "[{name: research, quota: {gpus: 8}}]" },
+        teams: Vec<Team> { optional, [K7], Applied, "[{name: research, quota: {gpus: 8}}]" },
         /// Where jobs wait.
         queues: Vec<Queue> { optional, [K11 R5], Checked, "[{name: batch, pools: [train]}]" },
         /// Classes of urgency.
@@ -68,7 +68,7 @@ record! {
         /// What happens to a job that failed.
         retries: Option<Retries> { optional, [K17], Later, "{most: 2, classes: [node-failure]}" },
         /// How waiting jobs are chosen.
-        policy: Option<Policy> { optional, [K6 K11 Z3], Later, "{order: fair-share, backfill: easy}" },
+        policy: Option<Policy> { optional, [K6 K11 Z3], Applied, "{preemption: {protect: 2 h}}" },
         /// How often things break and how long they stay broken, for simulation and sizing.
         failures: Option<FailureModel> { optional, [Z4], Checked, "{hardware: 4.18 per 1000 node-days, source: own records}" },
         /// Who owns what.

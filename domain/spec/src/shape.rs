@@ -87,9 +87,11 @@ pub enum Presence {
     Default(&'static str),
 }
 
-/// What is done with a field today. Nothing is enforced yet: that will be a status of its own.
+/// What is done with a field today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
+    /// `apply` acts on it.
+    Applied,
     /// `check` holds it against the rest of the file.
     Checked,
     /// Only its form is checked.

@@ -30,7 +30,7 @@ fn a_specification_is_checked() {
     check(&["check"], "", 3, "", "hint: name the file: fourplane check FILE\n");
     check(&["check", "."], "", 3, "", "Is a directory");
     std::fs::write(dir.path().join("fourplane.yaml"), "fourplane: 1\ncluster: c\n").unwrap();
-    check(&["check"], "", 0, "fourplane.yaml: 1 note\n", "");
+    check(&["check"], "", 0, "fourplane.yaml: nothing found\n", "");
     check(&["check", "-"], "fourplane: 1\ncluster: C\n", 1, "error[FP1013]: 'C' is no name", "");
     check(
         &["check", "-"],

@@ -1,6 +1,7 @@
 //! Requests become events, or are refused.
 
-use control::{Denial, admit, admit_action};
+use control::{Denial, admit, admit_action, govern};
+use facts::applied::AppliedV1;
 use facts::event::{
     CancelRequestedV1, HeldV1, NodeSchedulableV1, PreemptibleSetV1, PrioritySetV1, ReleasedV1, SubmittedV1,
     TeamSetV2,
@@ -96,8 +97,12 @@ impl<S: LogStore> Core<S> {
                 Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible })
             }
             Command::SetTeam { team, name, quota, borrow, lend } => {
+                let team = team.or_else(|| self.state.team_named(&name));
                 let team = team.unwrap_or_else(|| self.state.next_team_id());
                 Event::TeamSet(TeamSetV2 { team, name, quota, borrow, lend })
+            }
+            Command::Apply { cluster, resources, plan } => {
+                return self.apply(AppliedV1 { cluster, resources }, plan, origin, draft);
             }
             Command::Side(rows) => {
                 draft.batch.side.extend(rows);
@@ -139,6 +144,33 @@ impl<S: LogStore> Core<S> {
         });
         self.launches.put(job, launch);
         Ok(Ack { head: Head::default(), job: Some(job), repeated: false })
+    }
+
+    /// Carries out a plan, if it is still the one that was agreed to. All its events are of one
+    /// commit, so there is no half of it.
+    fn apply(
+        &mut self,
+        wanted: AppliedV1,
+        agreed: Hash32,
+        origin: Origin,
+        draft: &mut Draft,
+    ) -> Result<Ack, Refusal> {
+        let plan = govern::plan_of(&self.state, &wanted.resources);
+        if plan.digest() != agreed {
+            return Err(Refusal::PlanChanged);
+        }
+        govern::admit(&self.state, &plan)?;
+        let again = self.state.applied().is_some_and(|last| last.cluster == wanted.cluster);
+        if plan.steps.is_empty() && again {
+            return Ok(Ack { head: self.store.head(), job: None, repeated: false });
+        }
+        for step in &plan.steps {
+            if let Some(event) = govern::event(&self.state, step) {
+                self.accept(event, Origin { idem_key: None, ..origin }, draft)?;
+            }
+        }
+        self.accept(Event::Applied(wanted), origin, draft)?;
+        Ok(Ack { head: Head::default(), job: None, repeated: false })
     }
 
     /// Records what admission let through.

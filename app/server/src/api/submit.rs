@@ -85,7 +85,11 @@ fn may_run(app: &App, rights: &Rights) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn idem_key(owner: SubjectId, headers: &HeaderMap, body: &[u8]) -> Result<Option<IdemKey>, ApiError> {
+pub(super) fn idem_key(
+    owner: SubjectId,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Option<IdemKey>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     if key.is_empty() || key.len() > KEY_MAX {
         let message = format!("the key has {} bytes; 1 to {KEY_MAX} are allowed", key.len());

@@ -45,7 +45,7 @@ fn every_operation_has_its_row_in_the_table_of_access() {
 
 /// Operations that an owner may do and another user may not, and those for administrators.
 const OWNERS: [&str; 7] = ["output", "hold", "release", "cancel", "priority", "preemptible", "tokens/"];
-const ADMINISTRATORS: [&str; 3] = ["schedulable", "teams", "preemption"];
+const ADMINISTRATORS: [&str; 4] = ["schedulable", "teams", "preemption", "apply"];
 
 #[tokio::test]
 async fn nobody_gets_in_and_strangers_touch_nothing() {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use control::govern::{Action, Field, Key, Step, Thing, drift, event, observed, plan, plan_of};
+use control::govern::{
+    Action, Field, Key, Step, Thing, as_specification, desired, drift, event, observed, plan, plan_of,
+    way_back,
+};
 use control::{Denial, State, admit_action};
 use facts::applied::{AppliedV1, ResourceV1, TeamRemovedV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1};
@@ -124,6 +127,33 @@ proptest! {
                 prop_assert!(there.contains_key(need), "{} went before what needs it", need);
             }
         }
+    }
+
+    #[test]
+    fn what_is_written_down_is_read_as_it_was(resources in resources()) {
+        let text = as_specification("c", &resources);
+        let checked = spec::check(text.as_bytes());
+        let quota = |finding: &&spec::Finding| finding.code != spec::Code::IdleBorrowing;
+        prop_assert_eq!(checked.findings.iter().find(quota), None, "{}", text);
+        prop_assert_eq!(desired(checked.cluster.as_ref().unwrap()), resources);
+    }
+
+    #[test]
+    fn there_is_a_way_back(first in resources(), by_hand in resources(), second in resources()) {
+        let mut server = Server::new();
+        server.apply("c", &first);
+        for thing in &by_hand {
+            server.by_hand(thing);
+        }
+        let before = observed(&server.state);
+        let back = way_back(&server.state, "c", &plan_of(&server.state, &second));
+        server.apply("c", &second);
+        server.apply("c", &desired(spec::check(back.as_bytes()).cluster.as_ref().unwrap()));
+        let sorted = |mut things: Vec<ResourceV1>| {
+            things.sort_by_key(Thing::key);
+            things
+        };
+        prop_assert_eq!(sorted(observed(&server.state)), sorted(before));
     }
 
     #[test]

@@ -84,7 +84,7 @@ record! {
         /// How past use counts.
         fair_share: Option<FairShare> { optional, [K6], Later, "{half_life: 7 d}" },
         /// When a running job is stopped for another.
-        preemption: Option<Preemption> { optional, [K11], Later, "{protect: 2 h, grace: 2 min}" },
+        preemption: Option<Preemption> { optional, [K11], Applied, "{protect: 2 h, grace: 2 min}" },
         /// Jobs examined in one pass; a pass that ends early is recorded.
         most_examined: Count { default "1000", [K11], Later, "1000" },
         /// The share of GPUs kept free for jobs of people who wait at a terminal.
@@ -142,11 +142,15 @@ record! {
     /// When a running job is stopped for another.
     pub struct Preemption {
         /// Time in which a started job is left alone.
-        protect: Nanos { default "0 s", [K11], Later, "2 h" },
+        protect: Nanos { default "0 s", [K11], Applied, "2 h" },
         /// Time between the warning and the kill.
         grace: Nanos { default "30 s", [K11], Later, "2 min" },
         /// Whose GPUs a team takes back first.
-        reclaim: Reclaim { default "borrowed-first", [K6], Later, "borrowed-first" },
+        reclaim: Reclaim { default "borrowed-first", [K6], Applied, "borrowed-first" },
+        /// Jobs of at least this priority stop preemptible ones of their team; no job does when absent.
+        preempts_from: Option<i32> { optional, [K11], Applied, "100" },
+        /// A job that was put back so often is left alone.
+        most: u32 { default "10", [K11], Applied, "3" },
     }
 }
 

@@ -9,9 +9,9 @@ record! {
     /// A team.
     pub struct Team {
         /// Its name, unique among teams.
-        name: Name { required, [K7], Checked, "research" },
-        /// What it is promised.
-        quota: Option<Quota> { optional, [K7], Checked, "{gpus: 64, borrow: 32}" },
+        name: Name { required, [K7], Applied, "research" },
+        /// What it is promised; without limits when absent.
+        quota: Option<Quota> { optional, [K7], Applied, "{gpus: 64, borrow: 32}" },
         /// Its share against other teams when all want more.
         weight: u32 { default "1", [K6], Later, "2" },
         /// What it may spend.
@@ -32,16 +32,24 @@ record! {
 record! {
     /// What a team or a part of it is promised, and what it may take beyond.
     pub struct Quota {
-        /// GPUs.
-        gpus: Option<u32> { optional, [K7], Checked, "64" },
-        /// CPU cores.
-        cores: Option<u32> { optional, [K7], Later, "512" },
-        /// Main memory.
-        memory: Option<Bytes> { optional, [K7], Later, "4 TiB" },
-        /// GPUs that it may take from others while they do not use them.
-        borrow: u32 { default "0", [K6], Checked, "32" },
+        /// GPUs; without a limit when absent.
+        gpus: Option<u32> { optional, [K7], Applied, "64" },
+        /// CPU cores; without a limit when absent.
+        cores: Option<u32> { optional, [K7], Applied, "512" },
+        /// Main memory; without a limit when absent.
+        memory: Option<Bytes> { optional, [K7], Applied, "4 TiB" },
+        /// GPUs that it may take from others while they do not use them; 1000000 is as many as there are.
+        borrow: u32 { default "0", [K6], Applied, "32" },
+        /// CPU cores that it may take so.
+        borrow_cores: u32 { default "0", [K6], Applied, "256" },
+        /// Main memory that it may take so.
+        borrow_memory: Bytes { default "0 B", [K6], Applied, "2 TiB" },
         /// GPUs of its own that others may take; all when absent.
-        lend: Option<u32> { optional, [K6], Checked, "16" },
+        lend: Option<u32> { optional, [K6], Applied, "16" },
+        /// CPU cores of its own that others may take; all when absent.
+        lend_cores: Option<u32> { optional, [K6], Applied, "128" },
+        /// Main memory of its own that others may take; all when absent.
+        lend_memory: Option<Bytes> { optional, [K6], Applied, "1 TiB" },
     }
 }
 

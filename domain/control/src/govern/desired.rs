@@ -1,0 +1,102 @@
+//! A specification as the things that it asks for, and back.
+
+use std::fmt::Write as _;
+
+use facts::applied::{ResourceV1, TeamV1};
+use facts::event::{LimitsV1, PreemptionSetV1, Reclaim};
+use spec::Cluster;
+use spec::model::{Preemption, Quota, Team};
+use units::Bytes;
+
+use super::resource::{exact, exact_span, reclaim_word};
+
+/// As many of anything as a specification can write: more than there is, so no limit.
+const MOST: u32 = 1_000_000;
+/// The same for memory.
+const MOST_MEMORY: Bytes = Bytes(1_000_000 << 40);
+
+/// What a specification asks for, of that on which this server acts.
+pub fn desired(cluster: &Cluster) -> Vec<ResourceV1> {
+    let teams = cluster.teams.iter().map(|team| ResourceV1::Team(team_of(team)));
+    let preemption = cluster.policy.as_ref().and_then(|policy| policy.preemption.as_ref());
+    teams.chain(preemption.map(|rules| ResourceV1::Preemption(preemption_of(rules)))).collect()
+}
+
+fn team_of(team: &Team) -> TeamV1 {
+    let name = team.name.to_string();
+    let Some(quota) = &team.quota else {
+        let (quota, borrow, lend) = (LimitsV1::UNLIMITED, LimitsV1::NOTHING, LimitsV1::UNLIMITED);
+        return TeamV1 { name, quota, borrow, lend };
+    };
+    let Quota { gpus, cores, memory, lend, lend_cores, lend_memory, .. } = *quota;
+    let count = |number| Some(number).filter(|number| *number < MOST);
+    let borrow = LimitsV1 {
+        gpus: count(quota.borrow),
+        cores: count(quota.borrow_cores),
+        memory: Some(quota.borrow_memory).filter(|memory| *memory < MOST_MEMORY),
+    };
+    let lend = LimitsV1 { gpus: lend, cores: lend_cores, memory: lend_memory };
+    TeamV1 { name, quota: LimitsV1 { gpus, cores, memory }, borrow, lend }
+}
+
+fn preemption_of(rules: &Preemption) -> PreemptionSetV1 {
+    let reclaim = match rules.reclaim {
+        spec::model::Reclaim::Never => Reclaim::Never,
+        spec::model::Reclaim::BorrowedFirst => Reclaim::BorrowedFirst,
+        spec::model::Reclaim::LowestPriority => Reclaim::LowestPriority,
+    };
+    let Preemption { protect, preempts_from, most, .. } = *rules;
+    PreemptionSetV1 { reclaim, protect, preempts_from, most }
+}
+
+/// A specification of `cluster` that asks for `resources`.
+pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
+    let (mut teams, mut policy) = (String::new(), String::new());
+    for thing in resources {
+        match thing {
+            ResourceV1::Team(team) => {
+                let quota = quota_text(team);
+                writeln!(teams, "  - {{ name: \"{}\", quota: {{ {quota} }} }}", team.name)
+            }
+            ResourceV1::Preemption(rules) => {
+                writeln!(policy, "  preemption: {{ {} }}", preemption_text(rules))
+            }
+        }
+        .expect("a string takes all text");
+    }
+    let sections = [("teams:\n", teams), ("policy:\n", policy)];
+    let written = sections.iter().filter(|(_, text)| !text.is_empty());
+    let body: String = written.flat_map(|(head, text)| [*head, text.as_str()]).collect();
+    format!("fourplane: 1\ncluster: \"{cluster}\"\n{body}")
+}
+
+fn quota_text(team: &TeamV1) -> String {
+    let TeamV1 { quota, borrow, lend, .. } = team;
+    let count = |number: Option<u32>| number.filter(|number| *number < MOST).map(|number| number.to_string());
+    let memory = |memory: Option<Bytes>| memory.map(exact);
+    let more = |number: Option<u32>| {
+        let number = number.unwrap_or(MOST).min(MOST);
+        (number > 0).then(|| number.to_string())
+    };
+    let more_memory = borrow.memory.unwrap_or(MOST_MEMORY).min(MOST_MEMORY);
+    let fields = [
+        ("gpus", count(quota.gpus)),
+        ("cores", count(quota.cores)),
+        ("memory", memory(quota.memory)),
+        ("borrow", more(borrow.gpus)),
+        ("borrow_cores", more(borrow.cores)),
+        ("borrow_memory", (more_memory > Bytes(0)).then(|| exact(more_memory))),
+        ("lend", count(lend.gpus)),
+        ("lend_cores", count(lend.cores)),
+        ("lend_memory", memory(lend.memory)),
+    ];
+    let written = fields.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
+    written.collect::<Vec<_>>().join(", ")
+}
+
+fn preemption_text(rules: &PreemptionSetV1) -> String {
+    let PreemptionSetV1 { reclaim, protect, preempts_from, most } = rules;
+    let from = preempts_from.map_or_else(String::new, |from| format!(", preempts_from: {from}"));
+    let (reclaim, protect) = (reclaim_word(*reclaim), exact_span(*protect));
+    format!("reclaim: {reclaim}, protect: {protect}{from}, most: {most}")
+}
