@@ -305,11 +305,7 @@ fn within_capacity(state: &State, request: &JobRequest) -> Result<(), Denial> {
         return Ok(());
     }
     let per_task = Amount::of(&request.per_task);
-    let largest = rooms.iter().fold(Amount::default(), |most, room| Amount {
-        cores: most.cores.max(room.free.cores),
-        memory: most.memory.max(room.free.memory),
-        gpus: most.gpus.max(room.free.gpus),
-    });
+    let largest = rooms.iter().fold(Amount::default(), |most, room| most.max(room.free));
     let fits = place::most_tasks(&rooms, per_task);
     Err(Denial::OverCapacity { tasks: request.tasks, per_task, fits, largest })
 }

@@ -6,8 +6,10 @@ use units::{AttemptId, JobId, MemberId, Nanos, TeamId, Timestamp};
 
 use crate::outcome;
 use crate::place::{self, Reservation, Room};
+use crate::preempt;
 use crate::queue::{Entry, Key, Wanted};
 use crate::rows::{Amount, Job};
+use crate::share::{Claim, Shares};
 use crate::state::State;
 
 /// What may differ between installations and versions without changing history.
@@ -69,36 +71,68 @@ fn end_doomed(state: &State) -> Option<Event> {
     Some(Event::MembersEnded(MembersEndedV1 { job: id, members, outcome: Outcome::DependencyFailed }))
 }
 
-/// Starts the first job that fits, in queue order. The first that does not is the head: it
-/// gets the only reservation, and later jobs start if they do not delay it.
+/// Starts the first job that fits, in queue order. The first that does not is the head: room is
+/// made for it where others must give way, it gets the only reservation, and later jobs start if
+/// they do not delay it.
 fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
     let free = place::free_rooms(state);
-    let head = match scan_for_head(state, now, &free)? {
-        Head::Starts(job, spread) => return started(state, job, now, &spread),
-        Head::Waits(entry) => entry,
+    let shares = Shares::new(state, place::total(&free));
+    let head = match scan_for_head(state, now, &free, &shares) {
+        Some(Head::Starts(job, spread)) => return started(state, job, now, &spread),
+        Some(Head::Waits(entry)) => Some(entry),
+        None => None,
     };
+    if let Some(stop) = preempt::stop_for(state, head.as_ref(), now) {
+        return Some(stop);
+    }
+    let head = head?;
+    let turns = turns(state, &head, &shares);
     let fit = place::total(&free);
     let mut budget = policy.max_examined;
     // The reservation costs a walk over all attempts: only make it for somebody.
-    let any = |team| Wanted::fitting(now, fit.min(state.quota_left(team)));
     let mut looking = budget;
-    if next_in_queue(state, Some(head.key), any, &mut looking).is_none() {
+    let anybody = turns.iter().any(|(claim, after)| {
+        let any = |team| Wanted::fitting(now, fit.min(left(state, &shares, team, *claim)));
+        next_in_queue(state, *after, any, &mut looking).is_some()
+    });
+    if !anybody {
         return cut(state, now, policy, looking);
     }
     let reservation = place::reserve(state, &state.job(head.key.job)?.request, now)?;
     let backfill = Backfill::new(now, free, &reservation);
-    let mut after = head.key;
-    while budget > 0 {
-        let wanted = |team| backfill.wanted(state.quota_left(team));
-        let Some(entry) = next_in_queue(state, Some(after), wanted, &mut budget) else { break };
-        let job = entry.key.job;
-        if let Some(spread) = backfill.spread(state, &entry) {
-            return started(state, job, now, &spread);
+    for (claim, mut after) in turns {
+        let wanted = |team| backfill.wanted(left(state, &shares, team, claim));
+        while budget > 0 {
+            let Some(entry) = next_in_queue(state, after, wanted, &mut budget) else { break };
+            let job = entry.key.job;
+            if let Some(spread) = backfill.spread(state, &entry) {
+                return started(state, job, now, &spread);
+            }
+            budget -= 1;
+            after = Some(entry.key);
         }
-        budget -= 1;
-        after = entry.key;
     }
     cut(state, now, policy, budget)
+}
+
+/// Who is looked at behind the head, and from where in the queue: first those that keep to their
+/// quota, then those that borrow.
+fn turns(state: &State, head: &Entry, shares: &Shares<'_>) -> Vec<(Claim, Option<Key>)> {
+    // Whoever was promised room may come from anywhere in the queue, and whoever borrows was passed.
+    let promised = state.index().promised.contains(&head.key.job);
+    let keeps = state.job(head.key.job).is_some_and(|job| head.need.fits(shares.left(job.request.team, Claim::Own)));
+    let first = Some(head.key).filter(|_| !promised && keeps);
+    let own = (keeps || promised).then_some((Claim::Own, first));
+    let behind = Some(head.key).filter(|_| !promised && !keeps);
+    let borrowed = shares.any_borrows().then_some((Claim::Borrowed, behind));
+    own.into_iter().chain(borrowed).collect()
+}
+
+/// What a team may take beside what is kept for jobs that others were stopped for.
+fn left(state: &State, shares: &Shares<'_>, team: TeamId, claim: Claim) -> Amount {
+    let promised = state.index().promised.iter().filter_map(|id| state.entry(*id));
+    let kept = promised.filter(|(of, _)| *of == team).map(|(_, entry)| entry.need);
+    shares.left(team, claim).less(kept.fold(Amount::default(), Amount::plus))
 }
 
 /// Records that a pass used up its budget, unless that was recorded within the last hour: while the
@@ -117,24 +151,42 @@ pub(crate) enum Head {
     Waits(Entry),
 }
 
-/// Finds the head. Jobs of a team at its quota, and jobs that no node taking new work could
-/// hold, block nobody.
-pub(crate) fn scan_for_head(state: &State, now: Timestamp, free: &[Room]) -> Option<Head> {
+/// Finds the head: a job that others were stopped for, else the first that keeps to its team's
+/// quota, else the first that borrows. Jobs of a team that may take no more, and jobs that no node
+/// taking new work could hold, block nobody.
+pub(crate) fn scan_for_head(
+    state: &State,
+    now: Timestamp,
+    free: &[Room],
+    shares: &Shares<'_>,
+) -> Option<Head> {
     let empty = place::empty_rooms(state, false);
-    let capacity = place::total(&empty);
-    let (mut after, mut unlimited) = (None, u32::MAX);
-    loop {
-        let wanted = |team| Wanted::fitting(now, capacity.min(state.quota_left(team)));
-        let entry = next_in_queue(state, after, wanted, &mut unlimited)?;
+    let head = |entry: Entry| {
         let request = &state.job(entry.key.job)?.request;
-        if let Some(spread) = place::spread(free, request) {
-            return Some(Head::Starts(entry.key.job, spread));
+        match place::spread(free, request) {
+            Some(spread) => Some(Head::Starts(entry.key.job, spread)),
+            None => place::spread(&empty, request).map(|_| Head::Waits(entry)),
         }
-        if place::spread(&empty, request).is_some() {
-            return Some(Head::Waits(entry));
-        }
-        after = Some(entry.key);
+    };
+    let promised = state.index().promised.iter().filter_map(|id| state.entry(*id));
+    let mut promised = promised
+        .filter(|(team, entry)| entry.not_before <= now && entry.need.fits(shares.left(*team, Claim::Borrowed)));
+    if let Some(head) = promised.find_map(|(_, entry)| head(entry)) {
+        return Some(head);
     }
+    let capacity = place::total(&empty);
+    let claims = [Some(Claim::Own), shares.any_borrows().then_some(Claim::Borrowed)];
+    claims.into_iter().flatten().find_map(|claim| {
+        let (mut after, mut unlimited) = (None, u32::MAX);
+        loop {
+            let wanted = |team| Wanted::fitting(now, capacity.min(left(state, shares, team, claim)));
+            let entry = next_in_queue(state, after, wanted, &mut unlimited)?;
+            if let Some(head) = head(entry) {
+                return Some(head);
+            }
+            after = Some(entry.key);
+        }
+    })
 }
 
 /// What may start ahead of the head.
@@ -157,10 +209,10 @@ impl Backfill {
         Self { now, window, free, spare }
     }
 
-    fn wanted(&self, quota_left: Amount) -> Wanted {
+    fn wanted(&self, left: Amount) -> Wanted {
         Wanted {
             now: self.now,
-            room: place::total(&self.free).min(quota_left),
+            room: place::total(&self.free).min(left),
             spare: place::total(&self.spare),
             window: self.window,
         }

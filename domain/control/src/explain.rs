@@ -8,6 +8,7 @@ use crate::admit::Resource;
 use crate::decide::{Backfill, Head, Policy, decide, scan_for_head};
 use crate::place;
 use crate::rows::{Amount, Job, Stop};
+use crate::share::{Claim, Shares};
 use crate::state::State;
 
 /// The most holders that an explanation names.
@@ -71,10 +72,23 @@ pub enum Why {
         team: TeamId,
         /// Of what.
         resource: Resource,
-        /// The limit.
+        /// The limit: its quota and what it may borrow.
         limit: u64,
         /// What the team holds.
         used: u64,
+        /// What an attempt needs.
+        need: u64,
+    },
+    /// Its team would borrow, and others do not lend so much.
+    NotLent {
+        /// The team.
+        team: TeamId,
+        /// Of what.
+        resource: Resource,
+        /// What is free.
+        free: u64,
+        /// What of that other teams keep for themselves.
+        kept: u64,
         /// What an attempt needs.
         need: u64,
     },
@@ -194,18 +208,34 @@ fn of_waiting(
     over_quota(state, request)
         .or_else(|| no_node(state, request))
         .or_else(|| no_room(state, request, now))
+        .or_else(|| not_lent(state, request))
         .unwrap_or_else(|| of_fitting(state, id, now, policy))
 }
 
 fn over_quota(state: &State, request: &JobRequest) -> Option<Why> {
-    let need = Amount::of_attempt(request);
-    let resource = Resource::lacking(need, state.quota_left(request.team))?;
-    let quota = state.team(request.team)?.quota;
+    let (team, need) = (request.team, Amount::of_attempt(request));
+    let (row, used) = (state.team(team)?, state.used_by(team));
+    let resource = Resource::lacking(need, row.limit().less(used))?;
     Some(Why::QuotaOfTeam {
-        team: request.team,
+        team,
         resource,
-        limit: resource.of(quota),
-        used: resource.of(state.used_by(request.team)),
+        limit: resource.of(row.limit()),
+        used: resource.of(used),
+        need: resource.of(need),
+    })
+}
+
+/// Its team would borrow more than others leave free and lend.
+fn not_lent(state: &State, request: &JobRequest) -> Option<Why> {
+    let (team, need) = (request.team, Amount::of_attempt(request));
+    let free = place::total(&place::free_rooms(state));
+    let shares = Shares::new(state, free);
+    let resource = Resource::lacking(need, shares.left(team, Claim::Borrowed))?;
+    Some(Why::NotLent {
+        team,
+        resource,
+        free: resource.of(free),
+        kept: resource.of(shares.kept_from(team)),
         need: resource.of(need),
     })
 }
@@ -254,7 +284,8 @@ fn finite(at: Timestamp) -> Option<Timestamp> {
 /// It fits by itself: it is the head, behind it, or out of the pass's sight.
 fn of_fitting(state: &State, id: JobId, now: Timestamp, policy: Policy) -> Why {
     let free = place::free_rooms(state);
-    let Some(Head::Waits(head)) = scan_for_head(state, now, &free) else { return Why::Next };
+    let shares = Shares::new(state, place::total(&free));
+    let Some(Head::Waits(head)) = scan_for_head(state, now, &free, &shares) else { return Why::Next };
     let reservation = state.job(head.key.job).and_then(|row| place::reserve(state, &row.request, now));
     let (Some(reservation), Some((_, entry))) = (reservation, state.entry(id)) else { return Why::Next };
     if Backfill::new(now, free, &reservation).spread(state, &entry).is_none() {

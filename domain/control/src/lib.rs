@@ -10,9 +10,11 @@ pub mod identity;
 mod outcome;
 mod overlay;
 mod place;
+mod preempt;
 mod queue;
 mod remedy;
 mod rows;
+mod share;
 mod state;
 mod wake;
 

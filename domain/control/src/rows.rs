@@ -81,6 +81,15 @@ impl Amount {
         }
     }
 
+    /// The greater of each part.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            cores: self.cores.max(other.cores),
+            memory: self.memory.max(other.memory),
+            gpus: self.gpus.max(other.gpus),
+        }
+    }
+
     /// The sum of each part.
     pub fn plus(self, other: Self) -> Self {
         Self {

@@ -60,6 +60,8 @@ pub(crate) struct Index {
     pub(crate) ending: BTreeSet<JobId>,
     /// Jobs with a dependency that can no longer be met.
     pub(crate) doomed: BTreeSet<JobId>,
+    /// Jobs that others were stopped for, and that have not started since.
+    pub(crate) promised: BTreeSet<JobId>,
     /// Jobs that are over, by when.
     pub(crate) over: BTreeSet<(Timestamp, JobId)>,
     /// A job's retries in the order in which they fall due.
@@ -126,6 +128,9 @@ impl Index {
         }
         if job.doomed && job.ended.is_none() {
             mark(&mut self.doomed, id, present);
+        }
+        if job.promised && job.ended.is_none() {
+            mark(&mut self.promised, id, present);
         }
         if let Some(at) = job.ended {
             mark(&mut self.over, (at, id), present);
@@ -532,11 +537,6 @@ impl State {
     /// What a team's tasks hold, proven free or not yet.
     pub fn used_by(&self, team: TeamId) -> Amount {
         self.index.of_team.get(&team).map_or(Amount::default(), |usage| usage.amount)
-    }
-
-    /// What a team may still take of its quota; nothing for a team that is not known.
-    pub fn quota_left(&self, team: TeamId) -> Amount {
-        self.team(team).map_or(Amount::default(), |row| row.quota.less(self.used_by(team)))
     }
 
     /// How many jobs wait ahead of this one, over all teams; none unless it is in the queue.

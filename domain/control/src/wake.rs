@@ -50,7 +50,14 @@ impl State {
             .into_iter()
             .filter_map(|times| times.range((later, AttemptId(0))..).next().map(|(at, _)| *at));
         let retries = index.retry_times.range((later, first_member)..).next().map(|(at, _)| *at);
-        attempts.chain(retries).min().filter(|at| *at < Timestamp::MAX)
+        attempts.chain(retries).chain(self.next_unprotected(now)).min().filter(|at| *at < Timestamp::MAX)
+    }
+
+    /// When the next attempt that is left alone no longer is. Attempts start in the order of their ids.
+    fn next_unprotected(&self, now: Timestamp) -> Option<Timestamp> {
+        let protect = self.meta().preemption.protect;
+        let ends = self.attempts().rev().map(|(_, attempt)| attempt.started + protect);
+        ends.take_while(|at| *at > now).last()
     }
 
     /// Everything owed now: each lease without its fact. For use after a restart.

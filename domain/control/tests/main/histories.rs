@@ -2,7 +2,7 @@
 //! invariants checked after every step.
 
 use control::{Policy, State, decide};
-use facts::event::{HealthChangedV1, SubmittedV1};
+use facts::event::{HealthChangedV1, PreemptibleSetV1, PreemptionSetV1, Reclaim, SubmittedV1};
 use facts::{Condition, Event, IndexSet, JobRequest, TaskExit};
 use proptest::prelude::*;
 use units::{AttemptId, JobId, Nanos, Rank, Timestamp};
@@ -24,8 +24,30 @@ pub(crate) enum Step {
     Leak(usize),
     Health(usize, bool),
     Drain(u32, bool),
-    Quota(u32, Option<u32>, Option<u32>),
+    Quota(u32, Sharing),
+    Preemption(PreemptionSetV1),
+    Preemptible(usize, bool),
     Pass(u64),
+}
+
+/// A quota, what is borrowed and what is lent, of cores and devices.
+type Sharing = ((Option<u32>, Option<u32>), (u32, u32), (Option<u32>, Option<u32>));
+
+fn sharing() -> impl Strategy<Value = Sharing> {
+    let quota = || prop::option::weighted(0.8, 0_u32..14);
+    let borrow = || prop_oneof![2 => Just(0_u32), 3 => 1_u32..12];
+    let lend = || prop::option::weighted(0.4, 0_u32..8);
+    ((quota(), quota()), (borrow(), borrow()), (lend(), lend()))
+}
+
+fn preemption() -> impl Strategy<Value = PreemptionSetV1> {
+    let reclaim = prop_oneof![
+        1 => Just(Reclaim::Never), 3 => Just(Reclaim::BorrowedFirst), 3 => Just(Reclaim::LowestPriority)
+    ];
+    let protect = prop_oneof![2 => Just(0_u64), 1 => 1_u64..60];
+    (reclaim, protect, prop::option::of(-1_i32..2), 0_u32..4).prop_map(|(reclaim, protect, preempts_from, most)| {
+        PreemptionSetV1 { reclaim, protect: Nanos::from_secs(protect), preempts_from, most }
+    })
 }
 
 fn request() -> impl Strategy<Value = JobRequest> {
@@ -55,7 +77,6 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => Just(TaskExit::Unknown),
     ];
     let which = any::<usize>;
-    let quota = || prop::option::of(3_u32..20);
     prop_oneof![
         8 => (request(), prop::option::weighted(0.2, (which(), condition))).prop_map(|(r, d)| Step::Submit(Box::new(r), d)),
         1 => which().prop_map(Step::Hold),
@@ -67,7 +88,9 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => which().prop_map(Step::Leak),
         1 => (which(), prop::bool::weighted(0.7)).prop_map(|(at, healthy)| Step::Health(at, healthy)),
         1 => (0_u32..2, any::<bool>()).prop_map(|(node, up)| Step::Drain(node, up)),
-        1 => (0_u32..2, quota(), quota()).prop_map(|(team, cores, gpus)| Step::Quota(team, cores, gpus)),
+        2 => (0_u32..2, sharing()).prop_map(|(team, sharing)| Step::Quota(team, sharing)),
+        1 => preemption().prop_map(Step::Preemption),
+        2 => (which(), prop::bool::weighted(0.8)).prop_map(|(at, preemptible)| Step::Preemptible(at, preemptible)),
         3 => (1_u64..120).prop_map(Step::Pass),
     ]
 }
@@ -148,7 +171,13 @@ pub(crate) fn happen(world: &mut World, step: Step) {
                 reason,
             }));
         }
-        Step::Quota(team, cores, gpus) => world.team(team, cores, gpus),
+        Step::Quota(team, (quota, borrow, lend)) => world.team_sharing(team, quota, borrow, lend),
+        Step::Preemption(body) => world.event(Event::PreemptionSet(body)),
+        Step::Preemptible(at, preemptible) => {
+            if let Some(job) = choose(&jobs, at) {
+                world.event(Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible }));
+            }
+        }
         Step::Pass(secs) => world.now = world.now + Nanos::from_secs(secs),
     }
 }

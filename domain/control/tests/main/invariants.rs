@@ -70,7 +70,7 @@ pub(crate) fn check_start(before: &State, after: &State, start: &StartedV1) {
     // A lowered quota may be exceeded by what runs: then nothing more of that part is taken.
     let (need, used) = (Amount::of_attempt(&job.request), after.used_by(job.request.team));
     for part in Resource::ALL {
-        assert!(part.of(need) == 0 || part.of(used) <= part.of(team.quota), "a quota is exceeded");
+        assert!(part.of(need) == 0 || part.of(used) <= part.of(team.limit()), "a quota is exceeded");
     }
 }
 

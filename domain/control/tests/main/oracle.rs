@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use control::{Amount, Attempt, Job, State};
+use control::{Amount, Attempt, Job, Resource, State};
 use facts::event::{
-    AttemptClosedV1, MembersEndedV1, Next, PlacementV1, StartedV1, StopOrderedV2, StopReason,
+    AttemptClosedV1, MembersEndedV1, Next, PlacementV1, ReceiptV1, Reclaim, RightV1, StartedV1, StopOrderedV2,
+    StopReason,
 };
 use facts::{Event, JobRequest, Outcome, TaskExit};
 use units::{AttemptId, DeviceIndex, JobId, MemberId, NodeId, TeamId, Timestamp};
@@ -61,6 +62,7 @@ fn close(state: &State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Eve
         Some(StopReason::Cancel) => Outcome::Cancelled,
         Some(StopReason::TimeLimit) => Outcome::TimeLimit,
         Some(StopReason::Unhealthy) => Outcome::Signal(request.stop.signal),
+        Some(StopReason::Preempt) => Outcome::Preempted,
         _ => {
             let own = ends.iter().filter(|end| !end.stopped || end.exit == TaskExit::NodeRestart);
             let exits: Vec<_> = own.map(|end| &end.exit).collect();
@@ -83,7 +85,7 @@ fn close(state: &State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Eve
     };
     let next = match outcome {
         _ if attempt.cancelled => Next::Finish,
-        Outcome::NodeRestart if request.retry.requeue => Next::Retry { not_before: now, counted: false },
+        Outcome::NodeRestart | Outcome::Preempted if request.retry.requeue => Next::Retry { not_before: now, counted: false },
         Outcome::Code(_) | Outcome::Signal(_) | Outcome::Unknown if attempt.counted < request.retry.max => {
             let mut delay = request.retry.backoff;
             for _ in 0..attempt.counted {
@@ -141,11 +143,30 @@ fn eligible(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
     list
 }
 
-fn quota_left(state: &State, team: TeamId) -> Amount {
-    let tasks = state.attempts().flat_map(|(id, _)| state.tasks_of(id));
+/// What a team holds beside the attempts in `gone`.
+fn held(state: &State, team: TeamId, gone: &BTreeSet<AttemptId>) -> Amount {
+    let open = state.attempts().filter(|(id, _)| !gone.contains(id));
+    let tasks = open.flat_map(|(id, _)| state.tasks_of(id));
     let held = tasks.filter(|(_, task)| task.team == team && task.freed.is_none());
-    let used = held.fold(Amount::default(), |sum, (_, task)| sum.plus(task.amount));
-    state.team(team).map_or(Amount::default(), |row| row.quota.less(used))
+    held.fold(Amount::default(), |sum, (_, task)| sum.plus(task.amount))
+}
+
+/// Whether a team may take so much more once `gone` is gone: of its own, or by borrowing.
+fn may_take(state: &State, team: TeamId, need: Amount, borrowing: bool, gone: &BTreeSet<AttemptId>) -> bool {
+    let Some(row) = state.team(team) else { return false };
+    let used = held(state, team, gone);
+    let free = room(state, gone).into_iter().fold(Amount::default(), |sum, (_, free)| sum.plus(free));
+    let others = state.teams().filter(|(other, _)| *other != team);
+    let kept = others.fold(Amount::default(), |sum, (other, row)| {
+        sum.plus(row.quota.less(row.lend).less(held(state, other, gone)))
+    });
+    Resource::ALL.into_iter().all(|part| {
+        let [need, used, quota, borrow, free, kept] =
+            [need, used, row.quota, row.borrow, free, kept].map(|amount| u128::from(part.of(amount)));
+        let of_its_own = need == 0 || used + need <= quota;
+        let borrowed = used + need <= quota + borrow && need + kept <= free;
+        of_its_own || borrowing && borrowed
+    })
 }
 
 fn expected_end(state: &State, id: AttemptId, row: &Attempt, now: Timestamp) -> Timestamp {
@@ -172,15 +193,46 @@ fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Option<(Times
     })
 }
 
+/// Who may start, in the order in which they are asked: who was promised room, who keeps to the
+/// quota, who borrows. Nobody takes what is promised to a job of the same team.
+fn in_turn<'a>(state: &'a State, now: Timestamp) -> Vec<(JobId, &'a Job, MemberId)> {
+    let nobody = BTreeSet::new();
+    let all = eligible(state, now);
+    let need = |job: &Job| Amount::of_attempt(&job.request);
+    // A promise is kept for a job as long as it is in the queue, even through a back-off.
+    let waits = |id: JobId, job: &Job| {
+        job.promised && !job.held && job.open.is_empty() && !job.doomed && !job.is_at_array_limit()
+            && (!job.pending.is_empty() || state.retries_of(id).next().is_some())
+    };
+    let promised_to = |team: TeamId| {
+        let jobs = state.jobs().filter(|(id, job)| job.request.team == team && waits(*id, job));
+        jobs.fold(Amount::default(), |sum, (_, job)| sum.plus(need(job)))
+    };
+    let fits = |job: &Job, borrowing| {
+        let with_promised = need(job).plus(promised_to(job.request.team));
+        let parts = Resource::ALL.into_iter().filter(|part| part.of(need(job)) > 0);
+        let with_promised = parts.fold(Amount::default(), |sum, part| part.with(sum, part.of(with_promised)));
+        if promised_to(job.request.team) == Amount::default() {
+            may_take(state, job.request.team, need(job), borrowing, &nobody)
+        } else {
+            may_take(state, job.request.team, with_promised, borrowing, &nobody)
+        }
+    };
+    let mut promised: Vec<_> = all.iter().filter(|(_, job, _)| job.promised).copied().collect();
+    promised.retain(|(_, job, _)| may_take(state, job.request.team, need(job), true, &nobody));
+    promised.sort_by_key(|(id, ..)| *id);
+    let own = all.iter().filter(|(_, job, _)| fits(job, false)).copied();
+    let borrowed = all.iter().filter(|(_, job, _)| fits(job, true)).copied();
+    promised.into_iter().chain(own).chain(borrowed).collect()
+}
+
 fn start(state: &State, now: Timestamp) -> Option<Event> {
     let free = room(state, &BTreeSet::new());
     let everybody = state.attempts().map(|(id, _)| id).collect();
+    let mut head: Option<JobId> = None;
     let mut reservation: Option<(Timestamp, Room)> = None;
-    for (id, job, member) in eligible(state, now) {
+    for (id, job, member) in in_turn(state, now) {
         let request = &job.request;
-        if !Amount::of_attempt(request).fits(quota_left(state, request.team)) {
-            continue;
-        }
         let mut allowed = free.clone();
         if let Some((at, beside)) = &reservation {
             let in_time = request.time_limit.is_some_and(|limit| *at == Timestamp::MAX || now + limit <= *at);
@@ -193,11 +245,99 @@ fn start(state: &State, now: Timestamp) -> Option<Event> {
         if let Some(nodes) = fill(&mut allowed, request) {
             return Some(started(state, id, member, request, &nodes));
         }
-        if reservation.is_none() && fill(&mut room(state, &everybody), request).is_some() {
+        if head.is_none() && fill(&mut room(state, &everybody), request).is_some() {
+            if let Some(stop) = preempt(state, Some(id), now) {
+                return Some(stop);
+            }
+            head = Some(id);
             reservation = Some(reserve(state, request, now)?);
         }
     }
-    None
+    if head.is_none() { preempt(state, None, now) } else { None }
+}
+
+/// Stops somebody for the head, or for the first job of a team, if that is urgent.
+fn preempt(state: &State, head: Option<JobId>, now: Timestamp) -> Option<Event> {
+    let policy = state.meta().preemption;
+    let mut asking: Vec<JobId> = head.into_iter().collect();
+    let mut teams = BTreeSet::new();
+    for (id, job, _) in eligible(state, now) {
+        let is_first = teams.insert(job.request.team);
+        if is_first && policy.preempts_from.is_some_and(|from| job.priority >= from) {
+            asking.push(id);
+        }
+    }
+    asking.into_iter().find_map(|id| victim(state, id, now))
+}
+
+/// Whom to stop first for a job: of all that may be stopped for it, in order, as many as it takes,
+/// less all that could be spared.
+fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
+    let policy = state.meta().preemption;
+    let job = state.job(id)?;
+    let (team, need) = (job.request.team, Amount::of_attempt(&job.request));
+    let tasks = |id: AttemptId| state.tasks_of(id).map(|(_, task)| task);
+    let is_stuck = |id: AttemptId| tasks(id).any(|task| task.leaked.is_some() && task.freed.is_none());
+    let is_over = |id: AttemptId, row: &Attempt| row.stop.is_some() || tasks(id).all(|task| task.end.is_some());
+    let sound = || state.attempts().filter(|(id, _)| !is_stuck(*id));
+    let coming: BTreeSet<_> = sound().filter(|(id, row)| is_over(*id, row)).map(|(id, _)| id).collect();
+    let promised = |id: JobId| state.job(id).is_some_and(|job| job.promised && job.ended.is_none());
+    let mut receipts = sound().filter_map(|(_, row)| row.stop?.receipt).map(|receipt| receipt.job);
+    if receipts.find(|other| promised(*other)).is_some_and(|other| other != id) {
+        return None;
+    }
+    let starts = |gone: &BTreeSet<_>| {
+        may_take(state, team, need, true, gone) && fill(&mut room(state, gone), &job.request).is_some()
+    };
+    let priority = |row: &Attempt| state.job(row.member.job).map_or(0, |job| job.priority);
+    let mut running: Vec<_> = sound().filter(|(id, row)| !is_over(*id, row)).collect();
+    running.sort_by_key(|(id, row)| {
+        let priority = if policy.reclaim == Reclaim::LowestPriority { priority(row) } else { 0 };
+        (priority, std::cmp::Reverse(*id))
+    });
+    let amount = |id: AttemptId| {
+        let held = tasks(id).filter(|task| task.freed.is_none());
+        held.fold(Amount::default(), |sum, task| sum.plus(task.amount))
+    };
+    let right = |at: usize| {
+        let (other, row) = running[at];
+        if now < row.started + policy.protect || row.preempted >= policy.most {
+            return None;
+        }
+        let its_job = state.job(row.member.job)?;
+        if row.team == team {
+            let urgent = job.priority >= policy.preempts_from? && its_job.priority < job.priority;
+            let right = RightV1::Priority { above: job.priority, below: its_job.priority };
+            return (urgent && its_job.preemptible && row.member.job != id).then_some(right);
+        }
+        if policy.reclaim == Reclaim::Never || !may_take(state, team, need, false, &coming) {
+            return None;
+        }
+        // All that the team holds and that is stopped after this one, and this one.
+        let rest = running[at..].iter().filter(|(_, other)| other.team == row.team);
+        let held = rest.fold(Amount::default(), |sum, (id, _)| sum.plus(amount(*id)));
+        let quota = state.team(row.team)?.quota;
+        let part = Resource::ALL.into_iter().find(|part| {
+            part.of(held) > part.of(quota) && part.of(amount(other)) > 0 && part.of(need) > 0
+        })?;
+        Some(RightV1::Reclaim { part: part.part(), quota: part.of(quota), held: part.of(held) })
+    };
+    let stoppable: Vec<_> = (0..running.len()).filter_map(|at| Some((running[at].0, right(at)?))).collect();
+    let gone = |stopped: &[(AttemptId, RightV1)]| {
+        coming.iter().copied().chain(stopped.iter().map(|(id, _)| *id)).collect::<BTreeSet<_>>()
+    };
+    let enough = (0..=stoppable.len()).find(|count| starts(&gone(&stoppable[..*count])))?;
+    let mut stopped = stoppable[..enough].to_vec();
+    for at in (0..enough).rev() {
+        let mut fewer = stopped.clone();
+        fewer.remove(at);
+        if starts(&gone(&fewer)) {
+            stopped = fewer;
+        }
+    }
+    let (attempt, right) = *stopped.first()?;
+    let receipt = Some(ReceiptV1 { job: id, team, right });
+    Some(Event::StopOrdered(StopOrderedV2 { attempt, reason: StopReason::Preempt, receipt }))
 }
 
 fn started(state: &State, id: JobId, member: MemberId, request: &JobRequest, nodes: &[NodeId]) -> Event {
