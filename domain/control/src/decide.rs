@@ -120,7 +120,8 @@ fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
 fn turns(state: &State, head: &Entry, shares: &Shares<'_>) -> Vec<(Claim, Option<Key>)> {
     // Whoever was promised room may come from anywhere in the queue, and whoever borrows was passed.
     let promised = state.index().promised.contains(&head.key.job);
-    let keeps = state.job(head.key.job).is_some_and(|job| head.need.fits(shares.left(job.request.team, Claim::Own)));
+    let keeps =
+        state.job(head.key.job).is_some_and(|job| head.need.fits(shares.left(job.request.team, Claim::Own)));
     let first = Some(head.key).filter(|_| !promised && keeps);
     let own = (keeps || promised).then_some((Claim::Own, first));
     let behind = Some(head.key).filter(|_| !promised && !keeps);
@@ -169,8 +170,9 @@ pub(crate) fn scan_for_head(
         }
     };
     let promised = state.index().promised.iter().filter_map(|id| state.entry(*id));
-    let mut promised = promised
-        .filter(|(team, entry)| entry.not_before <= now && entry.need.fits(shares.left(*team, Claim::Borrowed)));
+    let mut promised = promised.filter(|(team, entry)| {
+        entry.not_before <= now && entry.need.fits(shares.left(*team, Claim::Borrowed))
+    });
     if let Some(head) = promised.find_map(|(_, entry)| head(entry)) {
         return Some(head);
     }

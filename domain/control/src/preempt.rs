@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use facts::event::{Reclaim, ReceiptV1, RightV1, StopOrderedV2, StopReason};
+use facts::event::{ReceiptV1, Reclaim, RightV1, StopOrderedV2, StopReason};
 use facts::{Event, JobRequest};
 use units::{AttemptId, JobId, NodeId, TeamId, Timestamp};
 
@@ -53,7 +53,8 @@ fn may_stop(state: &State, entry: &Entry) -> bool {
     let Some(job) = state.job(entry.key.job) else { return false };
     let shares = Shares::new(state, Amount::default());
     let others = || state.teams().filter(|(id, _)| *id != job.request.team);
-    let reclaims = policy.reclaim != Reclaim::Never && others().any(|(id, _)| shares.borrows(id).next().is_some());
+    let reclaims =
+        policy.reclaim != Reclaim::Never && others().any(|(id, _)| shares.borrows(id).next().is_some());
     reclaims || policy.preempts_from.is_some_and(|from| job.priority >= from)
 }
 
@@ -113,7 +114,8 @@ impl<'a> Scene<'a> {
         scene.find_borrowed();
         scene.candidates.reverse();
         let alone = |candidate: &Candidate<'_>| {
-            now.since(candidate.attempt.started) < policy.protect || candidate.attempt.preempted >= policy.most
+            now.since(candidate.attempt.started) < policy.protect
+                || candidate.attempt.preempted >= policy.most
         };
         scene.candidates.retain(|candidate| !alone(candidate));
         scene
@@ -186,7 +188,8 @@ impl<'a> Scene<'a> {
         if candidate.attempt.team == team {
             let urgent = policy.preempts_from.is_some_and(|from| job.priority >= from);
             let below = candidate.job.priority;
-            let gives_way = candidate.job.preemptible && candidate.attempt.member.job != id && below < job.priority;
+            let gives_way =
+                candidate.job.preemptible && candidate.attempt.member.job != id && below < job.priority;
             return (urgent && gives_way).then_some(RightV1::Priority { above: job.priority, below });
         }
         if policy.reclaim == Reclaim::Never || !need.fits(self.shares.left(team, Claim::Own)) {

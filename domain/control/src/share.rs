@@ -65,9 +65,8 @@ impl<'a> Shares<'a> {
     /// What others keep for themselves: the part of their quotas that they neither hold nor lend.
     pub(crate) fn kept_from(&self, team: TeamId) -> Amount {
         let others = self.state.teams().filter(|(id, _)| *id != team);
-        others.fold(Amount::default(), |sum, (id, row)| {
-            sum.plus(row.quota.less(row.lend).less(self.used(id)))
-        })
+        others
+            .fold(Amount::default(), |sum, (id, row)| sum.plus(row.quota.less(row.lend).less(self.used(id))))
     }
 
     /// Whether any team may borrow.
@@ -78,7 +77,8 @@ impl<'a> Shares<'a> {
     /// Of what a team holds more than its quota.
     pub(crate) fn borrows(&self, team: TeamId) -> impl Iterator<Item = Resource> {
         let (quota, used) = (self.state.team(team).map(|row| row.quota), self.used(team));
-        let over = move |resource: &Resource| quota.is_some_and(|quota| resource.of(used) > resource.of(quota));
+        let over =
+            move |resource: &Resource| quota.is_some_and(|quota| resource.of(used) > resource.of(quota));
         Resource::ALL.into_iter().filter(over)
     }
 }

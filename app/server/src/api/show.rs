@@ -162,6 +162,17 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
             ("array-limit", format!("{limit} members of its array run, as many as may"), None)
         }
         Reason::RetryWait(_) => plain("back-off", "it ended and waits for its next try"),
+        Reason::NotLent { team, resource, free, kept, need } => (
+            "not-lent",
+            format!(
+                "it needs {}, which team {} would borrow; {} are free, and other teams keep {} of their quotas",
+                resource.say(*need),
+                app.team_name(*team),
+                resource.say(*free),
+                resource.say(*kept)
+            ),
+            Some("wait for a job of the team to end, or ask for less"),
+        ),
         Reason::QuotaOfTeam { team, resource, limit, used, need } => (
             "quota",
             format!(

@@ -45,9 +45,14 @@ fn preemption() -> impl Strategy<Value = PreemptionSetV1> {
         1 => Just(Reclaim::Never), 3 => Just(Reclaim::BorrowedFirst), 3 => Just(Reclaim::LowestPriority)
     ];
     let protect = prop_oneof![2 => Just(0_u64), 1 => 1_u64..60];
-    (reclaim, protect, prop::option::of(-1_i32..2), 0_u32..4).prop_map(|(reclaim, protect, preempts_from, most)| {
-        PreemptionSetV1 { reclaim, protect: Nanos::from_secs(protect), preempts_from, most }
-    })
+    (reclaim, protect, prop::option::of(-1_i32..2), 0_u32..4).prop_map(
+        |(reclaim, protect, preempts_from, most)| PreemptionSetV1 {
+            reclaim,
+            protect: Nanos::from_secs(protect),
+            preempts_from,
+            most,
+        },
+    )
 }
 
 fn request() -> impl Strategy<Value = JobRequest> {

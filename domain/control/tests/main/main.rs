@@ -9,6 +9,7 @@ mod govern;
 mod histories;
 mod invariants;
 mod oracle;
+mod preempting;
 mod reasons;
 mod remedies;
 mod world;

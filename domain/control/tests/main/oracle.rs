@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use control::{Amount, Attempt, Job, Resource, State};
 use facts::event::{
-    AttemptClosedV1, MembersEndedV1, Next, PlacementV1, ReceiptV1, Reclaim, RightV1, StartedV1, StopOrderedV2,
-    StopReason,
+    AttemptClosedV1, MembersEndedV1, Next, PlacementV1, ReceiptV1, Reclaim, RightV1, StartedV1,
+    StopOrderedV2, StopReason,
 };
 use facts::{Event, JobRequest, Outcome, TaskExit};
 use units::{AttemptId, DeviceIndex, JobId, MemberId, NodeId, TeamId, Timestamp};
@@ -85,7 +85,9 @@ fn close(state: &State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Eve
     };
     let next = match outcome {
         _ if attempt.cancelled => Next::Finish,
-        Outcome::NodeRestart | Outcome::Preempted if request.retry.requeue => Next::Retry { not_before: now, counted: false },
+        Outcome::NodeRestart | Outcome::Preempted if request.retry.requeue => {
+            Next::Retry { not_before: now, counted: false }
+        }
         Outcome::Code(_) | Outcome::Signal(_) | Outcome::Unknown if attempt.counted < request.retry.max => {
             let mut delay = request.retry.backoff;
             for _ in 0..attempt.counted {
@@ -195,13 +197,17 @@ fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Option<(Times
 
 /// Who may start, in the order in which they are asked: who was promised room, who keeps to the
 /// quota, who borrows. Nobody takes what is promised to a job of the same team.
-fn in_turn<'a>(state: &'a State, now: Timestamp) -> Vec<(JobId, &'a Job, MemberId)> {
+fn in_turn(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
     let nobody = BTreeSet::new();
     let all = eligible(state, now);
     let need = |job: &Job| Amount::of_attempt(&job.request);
     // A promise is kept for a job as long as it is in the queue, even through a back-off.
     let waits = |id: JobId, job: &Job| {
-        job.promised && !job.held && job.open.is_empty() && !job.doomed && !job.is_at_array_limit()
+        job.promised
+            && !job.held
+            && job.open.is_empty()
+            && !job.doomed
+            && !job.is_at_array_limit()
             && (!job.pending.is_empty() || state.retries_of(id).next().is_some())
     };
     let promised_to = |team: TeamId| {
@@ -278,7 +284,8 @@ fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
     let (team, need) = (job.request.team, Amount::of_attempt(&job.request));
     let tasks = |id: AttemptId| state.tasks_of(id).map(|(_, task)| task);
     let is_stuck = |id: AttemptId| tasks(id).any(|task| task.leaked.is_some() && task.freed.is_none());
-    let is_over = |id: AttemptId, row: &Attempt| row.stop.is_some() || tasks(id).all(|task| task.end.is_some());
+    let is_over =
+        |id: AttemptId, row: &Attempt| row.stop.is_some() || tasks(id).all(|task| task.end.is_some());
     let sound = || state.attempts().filter(|(id, _)| !is_stuck(*id));
     let coming: BTreeSet<_> = sound().filter(|(id, row)| is_over(*id, row)).map(|(id, _)| id).collect();
     let promised = |id: JobId| state.job(id).is_some_and(|job| job.promised && job.ended.is_none());
@@ -317,9 +324,9 @@ fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
         let rest = running[at..].iter().filter(|(_, other)| other.team == row.team);
         let held = rest.fold(Amount::default(), |sum, (id, _)| sum.plus(amount(*id)));
         let quota = state.team(row.team)?.quota;
-        let part = Resource::ALL.into_iter().find(|part| {
-            part.of(held) > part.of(quota) && part.of(amount(other)) > 0 && part.of(need) > 0
-        })?;
+        let part = Resource::ALL
+            .into_iter()
+            .find(|part| part.of(held) > part.of(quota) && part.of(amount(other)) > 0 && part.of(need) > 0)?;
         Some(RightV1::Reclaim { part: part.part(), quota: part.of(quota), held: part.of(held) })
     };
     let stoppable: Vec<_> = (0..running.len()).filter_map(|at| Some((running[at].0, right(at)?))).collect();
