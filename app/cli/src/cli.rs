@@ -101,6 +101,10 @@ pub(crate) enum Command {
     /// Check the server's log
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Make the server as a specification says; shows what that changes, and asks
+    Apply(ApplyArgs),
+    /// Tell what differs from what was last applied, and who changed it
+    Drift,
     /// Check a specification, and tell all that is wrong with it
     Check {
         /// The file; - reads standard input
@@ -211,6 +215,23 @@ pub(crate) struct LogsArgs {
     /// Only the last so many bytes
     #[arg(long, value_parser = values::memory, value_name = "SIZE")]
     pub(crate) tail: Option<values::Memory>,
+}
+
+/// `apply`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ApplyArgs {
+    /// The specification; - reads standard input
+    #[arg(short, long, default_value = "fourplane.yaml", value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only show what would change; returns 1 if anything would
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
+    /// The cluster that this one takes the place of, where another was applied before
+    #[arg(long, value_name = "CLUSTER")]
+    pub(crate) replace: Option<String>,
 }
 
 /// Some jobs.

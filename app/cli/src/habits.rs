@@ -47,7 +47,7 @@ const HABITS: [(&str, &str); 47] = [
     ("config", "jobs --server URL"),
     ("auth", "token list"),
     ("cluster-info", "nodes"),
-    ("apply", "run --detach SCRIPT"),
+    ("apply", "apply -f FILE"),
     ("ps", "jobs"),
 ];
 

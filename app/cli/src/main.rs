@@ -102,7 +102,7 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
 
 /// The commands that ask a server.
 async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
-    use commands::{actions, jobs, logs, nodes, run, shell, tokens, wait};
+    use commands::{actions, apply, jobs, logs, nodes, run, shell, tokens, wait};
     let common = &cli.common;
     match &cli.command {
         Command::Run(args) => run::run(common, printer, args).await,
@@ -121,6 +121,8 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
             nodes::set_schedulable(common, printer, args.node.as_deref(), false, &args.reason).await
         }
         Command::Resume { node } => nodes::set_schedulable(common, printer, node.as_deref(), true, "").await,
+        Command::Apply(args) => apply::apply(common, printer, args).await,
+        Command::Drift => apply::drift(common, printer).await,
         Command::Login => tokens::login(common, printer).await,
         Command::Token(command) => tokens::token(common, printer, command).await,
         Command::Up(_)

@@ -5,6 +5,8 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
+use spec::Colour;
+
 use crate::failure::Failure;
 
 /// How answers are written.
@@ -75,6 +77,12 @@ impl Printer {
         let mut text = format!("{}: {}", self.paint("31", "error"), failure.message);
         text.extend(failure.hints.iter().map(|hint| format!("\n{}: {hint}", self.paint("36", "hint"))));
         self.say(&text);
+    }
+
+    /// How what goes to standard output is coloured.
+    pub(crate) fn data_colour(self) -> Colour {
+        let coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        if coloured { Colour::Ansi } else { Colour::Plain }
     }
 
     fn paint(self, code: &str, word: &str) -> String {

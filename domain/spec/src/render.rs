@@ -21,7 +21,8 @@ pub enum Colour {
 }
 
 impl Colour {
-    fn paint(self, code: &str, text: &str) -> String {
+    /// `text`, bold and in the colour of an ANSI code.
+    pub fn paint(self, code: &str, text: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),
             Self::Ansi => format!("\x1b[1;{code}m{text}\x1b[0m"),

@@ -1,6 +1,7 @@
 //! One module a command.
 
 pub(crate) mod actions;
+pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod inventory;
 pub(crate) mod jobs;

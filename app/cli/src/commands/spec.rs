@@ -1,7 +1,7 @@
 //! `check`, `explain` and `schema`: what a specification says, and what its fields are for.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::Path;
 
 use spec::{Code, Colour, NoSuchField, Severity};
@@ -11,27 +11,41 @@ use crate::output::Printer;
 
 /// Tells all that is wrong with a file: 1 when it cannot be used, 0 when it can.
 pub(crate) fn check(printer: Printer, file: &Path) -> Result<u8, Failure> {
-    let bytes = read(file).map_err(|error| {
-        let failure = Failure::usage(format!("cannot read {}: {error}", file.display()));
-        match error.kind() {
-            std::io::ErrorKind::NotFound => failure.hint("name the file: fourplane check FILE"),
-            _ => failure,
-        }
-    })?;
+    let bytes = read(file, "fourplane check FILE")?;
     let checked = spec::check(&bytes);
     let name = file.to_string_lossy();
     if printer.is_json() {
         printer.line(&checked.to_json(&name));
     } else {
-        let coloured = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let colour = if coloured { Colour::Ansi } else { Colour::Plain };
-        printer.data(checked.to_text(&name, colour).as_bytes());
+        printer.data(checked.to_text(&name, printer.data_colour()).as_bytes());
     }
     Ok(u8::from(checked.count(Severity::Error) > 0))
 }
 
+/// The text of a specification that can be used; what is wrong with it is told.
+pub(crate) fn usable(printer: Printer, file: &Path, command: &str) -> Result<String, Failure> {
+    let bytes = read(file, command)?;
+    let checked = spec::check(&bytes);
+    if checked.cluster.is_none() {
+        printer.say(checked.to_text(&file.to_string_lossy(), Colour::Plain).trim_end());
+        return Err(Failure::usage("the specification cannot be used; nothing was changed"));
+    }
+    // What was checked is text.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read(file: &Path, command: &str) -> Result<Vec<u8>, Failure> {
+    read_bytes(file).map_err(|error| {
+        let failure = Failure::usage(format!("cannot read {}: {error}", file.display()));
+        match error.kind() {
+            std::io::ErrorKind::NotFound => failure.hint(format!("name the file: {command}")),
+            _ => failure,
+        }
+    })
+}
+
 /// One byte more than is taken, so that the check says so.
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+fn read_bytes(file: &Path) -> std::io::Result<Vec<u8>> {
     let most = spec::MOST_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     if file.as_os_str() == "-" {

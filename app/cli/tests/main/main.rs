@@ -1,6 +1,7 @@
 //! Drives the real program as its users do: a server with real processes, and commands.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its world has failed")]
 
+mod apply;
 mod browser;
 mod control;
 mod crash;

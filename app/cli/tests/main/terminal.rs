@@ -26,14 +26,14 @@ fn a_shell_takes_piped_input_and_returns_its_code() {
 }
 
 /// The other end of a terminal that a command runs on.
-struct Desk {
+pub(crate) struct Desk {
     master: std::fs::File,
     child: Child,
     seen: String,
 }
 
 impl Desk {
-    fn open(world: &World, args: &[&str]) -> Self {
+    pub(crate) fn open(world: &World, args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -47,11 +47,11 @@ impl Desk {
         Self { master: master.into(), child, seen: String::new() }
     }
 
-    fn type_in(&mut self, text: &str) {
+    pub(crate) fn type_in(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    fn see(&mut self, text: &str) {
+    pub(crate) fn see(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.seen.contains(text) {
             let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
@@ -60,6 +60,11 @@ impl Desk {
             assert!(count > 0, "{text:?} is not in {:?}", self.seen);
             self.seen.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
+    }
+
+    /// Waits for the command, and tells its exit code.
+    pub(crate) fn end(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
     }
 }
 

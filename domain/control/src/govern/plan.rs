@@ -20,8 +20,16 @@ pub trait Thing: Clone + Eq {
     fn fields(&self) -> Vec<Field>;
 }
 
-/// One field of a thing and its value, in words.
-pub type Field = (&'static str, String);
+/// One field of a thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its path below the thing.
+    pub name: &'static str,
+    /// Its value, in words.
+    pub value: String,
+    /// Whether that holds as well where nothing is said about it.
+    pub usual: bool,
+}
 
 /// A field that changes; none where the thing does not have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,15 +110,20 @@ impl<T: Thing> Step<T> {
     }
 }
 
-/// The fields in which two states of a thing differ.
+/// The fields in which two states of a thing differ; of a thing that comes or goes, those that say
+/// something.
 pub fn changes<T: Thing>(before: Option<&T>, after: Option<&T>) -> Vec<FieldChange> {
-    let fields = |thing: Option<&T>| thing.map_or_else(Vec::new, T::fields);
-    let (old, new) = (fields(before), fields(after));
-    let value = |fields: &[Field], name: &str| {
-        fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.clone())
+    let fields = |thing: Option<&T>, other: Option<&T>| {
+        let mut fields = thing.map_or_else(Vec::new, T::fields);
+        fields.retain(|field| other.is_some() || !field.usual);
+        fields
     };
-    let gone = old.iter().filter(|(name, _)| value(&new, name).is_none());
-    let names = new.iter().chain(gone).map(|(name, _)| *name);
+    let (old, new) = (fields(before, after), fields(after, before));
+    let value = |fields: &[Field], name: &str| {
+        fields.iter().find(|field| field.name == name).map(|field| field.value.clone())
+    };
+    let gone = old.iter().filter(|field| value(&new, field.name).is_none());
+    let names = new.iter().chain(gone).map(|field| field.name);
     names
         .map(|field| FieldChange { field, before: value(&old, field), after: value(&new, field) })
         .filter(|change| change.before != change.after)

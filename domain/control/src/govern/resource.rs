@@ -94,28 +94,37 @@ impl Thing for ResourceV1 {
     fn fields(&self) -> Vec<Field> {
         match self {
             Self::Team(team) => [
-                limits(["gpus", "cores", "memory"], &team.quota),
-                limits(["borrow", "borrow_cores", "borrow_memory"], &team.borrow),
-                limits(["lend", "lend_cores", "lend_memory"], &team.lend),
+                limits(["gpus", "cores", "memory"], &team.quota, LimitsV1::UNLIMITED),
+                limits(["borrow", "borrow_cores", "borrow_memory"], &team.borrow, LimitsV1::NOTHING),
+                limits(["lend", "lend_cores", "lend_memory"], &team.lend, LimitsV1::UNLIMITED),
             ]
             .concat(),
-            Self::Preemption(rules) => vec![
-                ("reclaim", reclaim_word(rules.reclaim).to_owned()),
-                ("protect", exact_span(rules.protect)),
-                ("preempts_from", rules.preempts_from.map_or("none".to_owned(), |from| from.to_string())),
-                ("most", rules.most.to_string()),
-            ],
+            Self::Preemption(rules) => {
+                let usual = PreemptionSetV1::default();
+                let from = |from: Option<i32>| from.map_or("none".to_owned(), |from| from.to_string());
+                vec![
+                    field("reclaim", rules.reclaim, usual.reclaim, |one| reclaim_word(one).to_owned()),
+                    field("protect", rules.protect, usual.protect, exact_span),
+                    field("preempts_from", rules.preempts_from, usual.preempts_from, from),
+                    field("most", rules.most, usual.most, |most| most.to_string()),
+                ]
+            }
         }
     }
 }
 
-fn limits(names: [&'static str; 3], limits: &LimitsV1) -> Vec<Field> {
-    let words = |part: Option<String>| part.unwrap_or_else(|| "unlimited".to_owned());
-    let [gpus, cores, memory] = names;
+fn field<V: Copy + PartialEq>(name: &'static str, value: V, usual: V, words: impl Fn(V) -> String) -> Field {
+    Field { name, value: words(value), usual: value == usual }
+}
+
+fn limits(names: [&'static str; 3], limits: &LimitsV1, usual: LimitsV1) -> Vec<Field> {
+    let unlimited = || "unlimited".to_owned();
+    let count = |count: Option<u32>| count.map_or_else(unlimited, |count| count.to_string());
+    let memory = |memory: Option<Bytes>| memory.map_or_else(unlimited, exact);
     vec![
-        (gpus, words(limits.gpus.map(|count| count.to_string()))),
-        (cores, words(limits.cores.map(|count| count.to_string()))),
-        (memory, words(limits.memory.map(exact))),
+        field(names[0], limits.gpus, usual.gpus, count),
+        field(names[1], limits.cores, usual.cores, count),
+        field(names[2], limits.memory, usual.memory, memory),
     ]
 }
 

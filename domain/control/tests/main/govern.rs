@@ -39,7 +39,7 @@ impl Thing for Toy {
     }
 
     fn fields(&self) -> Vec<Field> {
-        vec![("value", self.value.to_string())]
+        vec![Field { name: "value", value: self.value.to_string(), usual: false }]
     }
 }
 

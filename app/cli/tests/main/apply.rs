@@ -1,0 +1,174 @@
+//! `apply` and `drift`, as a user drives them.
+
+use serde_json::{Value, json};
+
+use crate::terminal::Desk;
+use crate::world::{Ran, World};
+
+const FIRST: &str = "fourplane: 1
+cluster: aurora
+teams:
+  - { name: research, quota: { gpus: 4, borrow: 2 } }
+  - { name: speech, quota: { cores: 2, memory: 8 GiB } }
+policy: { preemption: { protect: 2 h } }
+";
+
+const SECOND: &str = "fourplane: 1
+cluster: aurora
+teams:
+  - { name: research, quota: { gpus: 8, borrow: 2 } }
+";
+
+fn write(world: &World, text: &str) {
+    std::fs::write(world.work().join("fourplane.yaml"), text).unwrap();
+}
+
+/// The files that lead back, by name.
+fn rollbacks(world: &World) -> Vec<String> {
+    let names = std::fs::read_dir(world.work()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name.contains("rollback"));
+    names.sort();
+    names
+}
+
+/// Makes or changes a team past any specification.
+fn set_team(world: &World, team: &Value) {
+    let socket = world.told["socket"].as_str().unwrap();
+    let body = team.to_string();
+    let request = format!(
+        "POST /api/v1/teams HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let answer = std::io::read_to_string(stream).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+fn expect(ran: &Ran, code: i32, out: &str) {
+    assert_eq!((ran.code, ran.out.as_str()), (code, out), "{ran:?}");
+}
+
+#[test]
+fn a_specification_is_applied_changed_and_taken_back() {
+    let world = World::new();
+    write(&world, FIRST);
+    let plan = "create team research\n  + gpus: 4\n  + borrow: 2\n\
+                create team speech\n  + cores: 2\n  + memory: 8 GiB\n\
+                change preemption\n  ~ protect: 0 s -> 2 h\n\
+                aurora: 2 create, 1 change\n";
+    expect(&world.run(&["apply", "--dry-run"]), 1, plan);
+    assert_eq!(rollbacks(&world), Vec::<String>::new(), "looking changes nothing");
+    let unasked = world.run(&["apply"]);
+    expect(&unasked, 3, plan);
+    assert!(unasked.err.contains("no terminal on which to ask; nothing was changed"), "{unasked:?}");
+
+    let done = world.run(&["apply", "--yes"]);
+    expect(&done, 0, plan);
+    let [first] = rollbacks(&world).try_into().unwrap();
+    assert!(done.err.starts_with("applied: 2 create, 1 change (event "), "{done:?}");
+    assert!(done.err.ends_with(&format!("to go back: fourplane apply -f {first}\n")), "{done:?}");
+    expect(&world.run(&["apply"]), 0, "aurora: nothing to do\n");
+    expect(&world.run(&["apply", "--dry-run"]), 0, "aurora: nothing to do\n");
+
+    write(&world, SECOND);
+    let plan = "change team research\n  ~ gpus: 4 -> 8\n\
+                change preemption\n  ~ protect: 2 h -> 0 s\n\
+                delete team speech\n  - cores: 2\n  - memory: 8 GiB\n\
+                aurora: 2 change, 1 delete\n";
+    expect(&world.run(&["apply", "--dry-run"]), 1, plan);
+    let json = world.run(&["apply", "--yes", "--json"]);
+    let told: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&told["plan"]["steps"][0]["name"], json.code), (&json!("research"), 0));
+    let second = told["rollback"].as_str().unwrap();
+    let back = world.run(&["apply", "--yes", "-f", second]);
+    let forward = world.run(&["apply", "--dry-run"]);
+    assert_eq!(back.code, 0, "{back:?}");
+    expect(&forward, 1, plan);
+    write(&world, FIRST);
+    expect(&world.run(&["apply", "--dry-run"]), 0, "aurora: nothing to do\n");
+    let back = world.run(&["apply", "--yes", "-f", &first]);
+    assert!(back.out.contains("delete team research\n"), "{back:?}");
+}
+
+#[test]
+fn drift_is_told_with_who_and_when() {
+    let world = World::new();
+    expect(&world.run(&["drift"]), 0, "nothing was applied yet\n");
+    write(&world, FIRST);
+    assert_eq!(world.run(&["apply", "--yes"]).code, 0);
+    let same = world.run(&["drift"]);
+    assert_eq!(same.code, 0);
+    assert!(same.out.starts_with("aurora: nothing differs from what "), "{same:?}");
+
+    set_team(&world, &json!({ "name": "research", "max_gpus": 1, "borrow_gpus": 2 }));
+    set_team(&world, &json!({ "name": "manual" }));
+    let drift = world.run(&["drift"]);
+    assert_eq!(drift.code, 1);
+    assert!(drift.out.starts_with("team research, changed by "), "{drift:?}");
+    assert!(drift.out.contains(" UTC\n  ~ gpus: 4 -> 1\naurora: 1 thing differs from what "), "{drift:?}");
+    let told: Value = serde_json::from_str(&world.run(&["drift", "--json"]).out).unwrap();
+    assert_eq!(told["drifted"][0]["name"], "research");
+
+    let mended = world.run(&["apply", "--yes"]);
+    assert!(mended.out.starts_with("change team research, changed by "), "{mended:?}");
+    assert!(mended.out.contains("left alone team manual: no apply made it"), "{mended:?}");
+    assert_eq!(world.run(&["drift"]).code, 0);
+}
+
+#[test]
+fn what_cannot_be_applied_changes_nothing_and_says_why() {
+    let world = World::new();
+    write(&world, FIRST);
+    assert_eq!(world.run(&["apply", "--yes"]).code, 0);
+    let held = world.submit(&["--hold", "--team", "speech", "--", "true"]);
+    write(&world, SECOND);
+    let files = rollbacks(&world);
+    let refused = world.run(&["apply", "--yes"]);
+    assert_eq!(refused.code, 3);
+    let why = "  cannot be done now: team speech has 1 job that is not over\n";
+    assert!(refused.out.contains(why) && refused.err.contains("; nothing was changed"), "{refused:?}");
+    assert_eq!(rollbacks(&world), files);
+    assert_eq!(world.run(&["cancel", &held]).code, 0);
+
+    write(&world, "fourplane: 1\ncluster: Aurora\n");
+    let wrong = world.run(&["apply"]);
+    assert_eq!(wrong.code, 3);
+    assert!(wrong.err.contains("error[FP1013]: 'Aurora' is no name"), "{wrong:?}");
+    write(&world, &SECOND.replace("aurora", "borealis"));
+    let other = world.run(&["apply", "--yes"]);
+    assert_eq!(other.code, 3);
+    assert!(
+        other.err.contains("hint: if it is meant to take its place, say so: --replace aurora\n"),
+        "{other:?}"
+    );
+    assert_eq!(world.run(&["apply", "--yes", "--replace", "aurora"]).code, 0);
+    assert!(world.run(&["drift"]).out.starts_with("borealis: nothing differs"));
+}
+
+#[test]
+fn an_apply_outlives_the_server() {
+    let mut world = World::new();
+    write(&world, FIRST);
+    assert_eq!(world.run(&["apply", "--yes"]).code, 0);
+    world.kill_server();
+    world.up();
+    expect(&world.run(&["apply"]), 0, "aurora: nothing to do\n");
+    assert_eq!(world.run(&["drift"]).code, 0);
+}
+
+#[test]
+fn on_a_terminal_it_asks() {
+    let world = World::new();
+    write(&world, FIRST);
+    for (answer, code) in [("\n", 1), ("n\n", 1), ("y\n", 0)] {
+        let mut desk = Desk::open(&world, &["apply"]);
+        desk.see("aurora: 2 create, 1 change");
+        desk.see("\u{1b}[1;32mcreate\u{1b}[0m team research");
+        desk.type_in(answer);
+        assert_eq!(desk.end(), code, "{answer:?}");
+    }
+    expect(&world.run(&["apply"]), 0, "aurora: nothing to do\n");
+}
