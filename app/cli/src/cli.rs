@@ -101,6 +101,8 @@ pub(crate) enum Command {
     /// Check the server's log
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Write a first specification, from what this machine has
+    Init(InitArgs),
     /// Make the server as a specification says; shows what that changes, and asks
     Apply(ApplyArgs),
     /// Tell what differs from what was last applied, and who changed it
@@ -145,6 +147,9 @@ pub(crate) struct UpArgs {
     /// Offer so many cores to jobs, instead of all that are online
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cores: Option<u32>,
+    /// Apply this specification as soon as the server answers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spec: Option<PathBuf>,
     /// Rehearse with so many GPUs that do not exist, in place of those that do: 8, 8:h100
     #[arg(long, value_name = "N[:MODEL]", value_parser = values::simulated_gpus)]
     pub(crate) simulate_gpus: Option<values::SimulatedGpus>,
@@ -215,6 +220,17 @@ pub(crate) struct LogsArgs {
     /// Only the last so many bytes
     #[arg(long, value_parser = values::memory, value_name = "SIZE")]
     pub(crate) tail: Option<values::Memory>,
+}
+
+/// `init`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InitArgs {
+    /// Where it is written; - is standard output
+    #[arg(default_value = "fourplane.yaml")]
+    pub(crate) file: PathBuf,
+    /// Ask for what no inventory tells
+    #[arg(long)]
+    pub(crate) ask: bool,
 }
 
 /// `apply`

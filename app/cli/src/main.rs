@@ -86,6 +86,7 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Audit(AuditCommand::Verify) => return commands::audit::verify(printer, &state()),
         Command::Check { file } => return commands::spec::check(printer, file),
         Command::Explain { path } => return commands::spec::explain(printer, path.as_deref()),
+        Command::Init(args) => return commands::init::run(printer, &state(), args),
         Command::Schema => return Ok(commands::spec::schema(printer)),
         Command::Inventory { root } => return commands::inventory::run(printer, &state(), root.as_ref()),
         _ => {}
@@ -130,6 +131,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         | Command::Check { .. }
         | Command::Explain { .. }
         | Command::Schema
+        | Command::Init(_)
         | Command::Inventory { .. }
         | Command::NvmlProbe
         | Command::Supervisor { .. } => {

@@ -4,6 +4,7 @@
 //! is stays as it is, unless the specification names it.
 
 mod desired;
+mod machine;
 mod plan;
 mod resource;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use units::{Seq, Timestamp};
 
 pub use desired::{as_specification, desired};
+pub use machine::misfits;
 pub use plan::{Action, Field, FieldChange, Plan, Step, Thing, changes, plan};
 pub use resource::{Key, event, observed};
 

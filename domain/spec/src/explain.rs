@@ -215,7 +215,7 @@ fn presence_words(presence: Presence) -> String {
 
 fn status_words(status: Status) -> &'static str {
     match status {
-        Status::Applied => "`fourplane apply` acts on it",
+        Status::Applied => "`fourplane apply` acts on it, or holds it against the server",
         Status::Checked => "checked against the rest of the file; not enforced yet",
         Status::Later => "only its form is checked; not enforced yet",
     }

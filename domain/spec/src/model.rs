@@ -52,13 +52,13 @@ record! {
         /// What the cluster is for, one entry for each kind of work.
         workload: Vec<Workload> { optional, [B1 R1], Checked, "[{name: train, kind: pretraining}]" },
         /// The machines.
-        compute: Option<Compute> { optional, [R2], Checked, "{pools: [{name: train, engine: hpc, nodes: 1, shape: {cpus: 8, ram: 64 GiB}}]}" },
+        compute: Option<Compute> { optional, [R2], Applied, "{pools: [{name: train, engine: hpc, nodes: 1, shape: {cpus: 8, ram: 64 GiB}}]}" },
         /// The links between machines and to the world.
         network: Option<Network> { optional, [R3], Checked, "{fabric: ethernet}" },
         /// Where data lies and how fast it moves.
         storage: Option<Storage> { optional, [R4], Checked, "{outputs: {retention: 90 d}}" },
         /// The systems that start and stop jobs.
-        engines: Vec<Engine> { optional, [K19], Checked, "[{name: hpc, kind: slurm}]" },
+        engines: Vec<Engine> { optional, [K19], Applied, "[{name: hpc, kind: slurm}]" },
         /// Who may use the cluster, and how much of it.
         teams: Vec<Team> { optional, [K7], Applied, "[{name: research, quota: {gpus: 8}}]" },
         /// Where jobs wait.

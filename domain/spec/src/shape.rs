@@ -90,7 +90,7 @@ pub enum Presence {
 /// What is done with a field today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// `apply` acts on it.
+    /// `apply` acts on it, or holds it against the server.
     Applied,
     /// `check` holds it against the rest of the file.
     Checked,

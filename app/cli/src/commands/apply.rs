@@ -10,7 +10,7 @@ use server::wire::{Action, Apply, Changed, Done, Drift, FieldChange, Plan, PlanS
 use spec::Colour;
 
 use crate::cli::{ApplyArgs, Common};
-use crate::client::Client;
+use crate::client::{CallError, Client};
 use crate::commands::run::random_key;
 use crate::commands::spec::usable;
 use crate::failure::{Doing, Failure};
@@ -50,32 +50,13 @@ pub(crate) async fn apply(common: &Common, printer: Printer, args: &ApplyArgs) -
         }
         return Ok(if idle { 0 } else { DIFFERS });
     }
-    if let Some(last) = plan.replaces.as_ref().filter(|last| args.replace.as_ref() != Some(*last)) {
-        let message =
-            format!("cluster {last} was applied here, and this specification is of {}", plan.cluster);
-        return Err(Failure::usage(message)
-            .hint(format!("if it is meant to take its place, say so: --replace {last}")));
-    }
-    if let Some(blocked) = plan.steps.iter().find_map(|step| step.blocked.as_ref()) {
-        return Err(Failure::usage(format!("{}; nothing was changed", plain(blocked))));
-    }
+    possible(&plan, args.replace.as_deref())?;
     if !args.yes && !is_agreed_to()? {
         printer.say("nothing was changed");
         return Ok(DIFFERS);
     }
-    let rollback = write_rollback(&args.file, &plan)?;
-    let body = Apply { spec, plan: plan.plan.clone(), replaces: args.replace.clone() };
-    let answer = client.patient(PATIENCE).post_once("/apply", &body, &random_key()?).await;
-    let done: Done = answer.map_err(|error| {
-        let refused = matches!(error, crate::client::CallError::Refused(..));
-        let failure = Failure::from(error);
-        if refused {
-            // Nothing was changed, so there is nothing to go back to.
-            drop(std::fs::remove_file(&rollback));
-            return failure;
-        }
-        failure.hint("all of it was done or nothing; `fourplane apply --dry-run` tells which")
-    })?;
+    let rollback = rollback_path(&args.file, &plan);
+    let done = carry_out(client, spec, &plan, args.replace.clone(), &rollback).await?;
     if printer.is_json() {
         printer.json(&Report { plan: &plan, done: Some(&done), rollback: Some(&rollback) });
     } else {
@@ -83,6 +64,65 @@ pub(crate) async fn apply(common: &Common, printer: Printer, args: &ApplyArgs) -
         printer.say(&format!("to go back: fourplane apply -f {}", rollback.display()));
     }
     Ok(0)
+}
+
+/// Whether the server lets the plan be carried out.
+fn possible(plan: &Plan, replace: Option<&str>) -> Result<(), Failure> {
+    if let Some(last) = plan.replaces.as_deref().filter(|last| replace != Some(last)) {
+        let message =
+            format!("cluster {last} was applied here, and this specification is of {}", plan.cluster);
+        return Err(Failure::usage(message)
+            .hint(format!("if it is meant to take its place: fourplane apply --replace {last} -f FILE")));
+    }
+    let blocked = plan.steps.iter().find_map(|step| step.blocked.as_ref());
+    blocked.map_or(Ok(()), |why| Err(Failure::usage(format!("{}; nothing was changed", plain(why)))))
+}
+
+/// Writes down the way back, then carries out the plan.
+async fn carry_out(
+    client: Client,
+    spec: String,
+    plan: &Plan,
+    replaces: Option<String>,
+    rollback: &Path,
+) -> Result<Done, Failure> {
+    write_rollback(rollback, plan)?;
+    let body = Apply { spec, plan: plan.plan.clone(), replaces };
+    let answer = client.patient(PATIENCE).post_once("/apply", &body, &random_key()?).await;
+    answer.map_err(|error| {
+        if matches!(error, CallError::Refused(..)) {
+            // Nothing was changed, so there is nothing to go back to.
+            drop(std::fs::remove_file(rollback));
+            return Failure::from(error);
+        }
+        Failure::from(error).hint("all of it was done or nothing; `fourplane apply --dry-run` tells which")
+    })
+}
+
+/// Applies a specification to a server that has just started, without asking. The way back is kept in
+/// `state`. Tells what was done.
+pub(crate) async fn at_start(
+    client: &Client,
+    printer: Printer,
+    file: &Path,
+    spec: String,
+    state: &Path,
+) -> Result<String, Failure> {
+    let plan: Plan = client.another().post("/plan", &Specification { spec: spec.clone() }).await?;
+    for misfit in &plan.misfits {
+        printer.warn(&plain(misfit));
+    }
+    // A server that did not start could not be told what is in the way.
+    if let Err(failure) = possible(&plan, None) {
+        printer.failure(&failure);
+        return Ok("not applied".to_owned());
+    }
+    if plan.steps.is_empty() {
+        return Ok("nothing to do".to_owned());
+    }
+    let rollback = state.join(rollback_path(file, &plan).file_name().unwrap_or_default());
+    carry_out(client.another(), spec, &plan, None, &rollback).await?;
+    Ok(format!("{} (to go back: fourplane apply -f {})", counted(&plan.steps), rollback.display()))
 }
 
 /// Tells what differs from what was last applied: 1 when something does.
@@ -110,36 +150,34 @@ fn is_agreed_to() -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Keeps what there is, beside the specification, before anything is changed.
-fn write_rollback(file: &Path, plan: &Plan) -> Result<PathBuf, Failure> {
-    let is_input = file.as_os_str() == "-";
-    let stem =
-        file.file_stem().filter(|_| !is_input).map_or("fourplane".into(), |stem| stem.to_string_lossy());
+/// Where the way back is kept: beside the specification.
+fn rollback_path(file: &Path, plan: &Plan) -> PathBuf {
+    let stem = file.file_stem().filter(|stem| *stem != "-");
+    let stem = stem.map_or("fourplane".into(), |stem| stem.to_string_lossy());
     let short = plan.plan.get(..8).unwrap_or(&plan.plan);
-    let path = file.with_file_name(format!("{stem}.rollback-{short}.yaml"));
-    let text = format!(
-        "# What there was before an apply. To go back: fourplane apply -f {}\n{}",
-        path.display(),
-        plan.way_back
-    );
-    std::fs::write(&path, text)
+    file.with_file_name(format!("{stem}.rollback-{short}.yaml"))
+}
+
+fn write_rollback(path: &Path, plan: &Plan) -> Result<(), Failure> {
+    let back =
+        format!("# What there was before an apply. To go back: fourplane apply -f {}\n", path.display());
+    std::fs::write(path, back + &plan.way_back)
         .doing(|| format!("cannot write {}", path.display()))
-        .map_err(|failure| failure.hint("nothing was changed; the way back is written before anything is"))?;
-    Ok(path)
+        .map_err(|failure| failure.hint("nothing was changed; the way back is written before anything is"))
 }
 
 /// A plan in words.
 fn shown(plan: &Plan, colour: Colour, zone: &TimeZone) -> String {
-    let warning = plan.replaces.iter().map(|last| {
-        format!("{}: cluster {} was applied here before\n", colour.paint(YELLOW, "warning"), plain(last))
-    });
+    let other = plan.replaces.iter().map(|last| format!("cluster {last} was applied here before"));
+    let warned = other.chain(plan.misfits.iter().cloned());
+    let warnings = warned.map(|text| format!("{}: {}\n", colour.paint(YELLOW, "warning"), plain(&text)));
     let steps = plan.steps.iter().map(|step| step_text(step, colour, zone));
     let alone = plan.left_alone.iter().map(|thing| {
         format!("left alone {}: no apply made it; to adopt it, write it into the file\n", named(thing))
     });
     let counts = if plan.steps.is_empty() { "nothing to do".to_owned() } else { counted(&plan.steps) };
     let sum = format!("{}: {counts}\n", plan.cluster);
-    warning.chain(steps).chain(alone).chain([sum]).collect()
+    warnings.chain(steps).chain(alone).chain([sum]).collect()
 }
 
 fn step_text(step: &PlanStep, colour: Colour, zone: &TimeZone) -> String {

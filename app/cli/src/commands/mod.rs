@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 pub(crate) mod apply;
 pub(crate) mod audit;
+pub(crate) mod init;
 pub(crate) mod inventory;
 pub(crate) mod jobs;
 pub(crate) mod logs;

@@ -21,7 +21,8 @@ use units::Bytes;
 
 use crate::cli::{Common, UpArgs};
 use crate::client::Client;
-use crate::commands;
+use crate::commands::spec::usable;
+use crate::commands::{self, apply};
 use crate::failure::{Doing, Failure};
 use crate::locate::Surroundings;
 use crate::offer::{self, Offer};
@@ -84,6 +85,8 @@ pub(crate) fn serve(common: &Common, state: &Path, printer: Printer, args: &UpAr
     if args.detached {
         rustix::process::setsid().doing(|| "cannot leave the terminal".to_owned())?;
     }
+    let file = args.spec.as_deref();
+    let spec = file.map(|file| usable(printer, file, "fourplane up --spec FILE")).transpose()?;
     let is_new = !state.join("log.db").exists();
     make_state(state)?;
     // Whatever the server makes is for itself, unless it says otherwise.
@@ -97,7 +100,7 @@ pub(crate) fn serve(common: &Common, state: &Path, printer: Printer, args: &UpAr
     let offer = offer::offer(&found, args.cores, args.simulate_gpus.as_ref())?;
     let (running, rehearsal) = start(state, &offer)?;
     let (socket, unix) = listen(state)?;
-    let banner = Banner { state, is_new, found: &found, offer: &offer, socket: &socket, address, args };
+    let banner = Banner { state, is_new, spec, found: &found, offer: &offer, socket: &socket, address, args };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(http_threads())
         .enable_all()
@@ -173,7 +176,14 @@ async fn run(
 /// Says that the server answers, which asking it for a login link proves.
 async fn greet(client: &mut Client, printer: Printer, banner: &Banner<'_>) -> Result<(), Failure> {
     let link: LoginLink = client.post("/login-link", &serde_json::json!({})).await?;
-    banner.print(printer, &link);
+    let applied = match (&banner.args.spec, &banner.spec) {
+        (Some(file), Some(spec)) => {
+            let applied = apply::at_start(client, printer, file, spec.clone(), banner.state).await?;
+            Some(format!("{}: {applied}", file.display()))
+        }
+        _ => None,
+    };
+    banner.print(printer, &link, applied.as_deref());
     if banner.args.detached {
         // Whoever started us reads until this closes.
         rustix::stdio::dup2_stdout(std::io::stderr()).doing(|| "cannot let go of the terminal".to_owned())?;
@@ -304,6 +314,8 @@ fn entropy() -> Result<[u8; 32], Failure> {
 struct Banner<'a> {
     state: &'a Path,
     is_new: bool,
+    /// The text of the specification that is applied.
+    spec: Option<String>,
     found: &'a Inventory,
     offer: &'a Offer,
     socket: &'a Path,
@@ -312,7 +324,7 @@ struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    fn print(&self, printer: Printer, link: &LoginLink) {
+    fn print(&self, printer: Printer, link: &LoginLink, applied: Option<&str>) {
         let url = link.url.clone().unwrap_or_else(|| format!("http://{}{}", self.address, link.path));
         let age = if self.is_new { "new" } else { "found" };
         if printer.is_json() {
@@ -320,6 +332,7 @@ impl Banner<'_> {
                 "version": env!("CARGO_PKG_VERSION"),
                 "state": self.state,
                 "new": self.is_new,
+                "spec": applied,
                 "address": self.address.to_string(),
                 "socket": self.socket,
                 "login": url,
@@ -334,9 +347,11 @@ impl Banner<'_> {
             (true, false) => "jobs run as whoever submits them; root may not submit (--allow-root lets it)",
             (false, _) => "jobs run as you; start the server as root for other users",
         };
+        let spec = applied.map_or_else(String::new, |applied| format!("spec     {applied}\n"));
         let text = format!(
             "fourplane {}\n\
              state    {} ({age})\n\
+             {spec}\
              found    {} cores, {} ({} kept back), {}\n\
              \x20        {}; {}; limits {}\n\
              {}\

@@ -141,7 +141,7 @@ fn what_cannot_be_applied_changes_nothing_and_says_why() {
     let other = world.run(&["apply", "--yes"]);
     assert_eq!(other.code, 3);
     assert!(
-        other.err.contains("hint: if it is meant to take its place, say so: --replace aurora\n"),
+        other.err.contains("hint: if it is meant to take its place: fourplane apply --replace aurora -f FILE\n"),
         "{other:?}"
     );
     assert_eq!(world.run(&["apply", "--yes", "--replace", "aurora"]).code, 0);
@@ -171,4 +171,56 @@ fn on_a_terminal_it_asks() {
         assert_eq!(desk.end(), code, "{answer:?}");
     }
     expect(&world.run(&["apply"]), 0, "aurora: nothing to do\n");
+}
+
+#[test]
+fn a_server_starts_with_its_specification() {
+    let mut world = World::new();
+    write(&world, FIRST);
+    let flags = ["--allow-root", "--cores", "4", "--spec", "fourplane.yaml"];
+    world.set_flags(&flags);
+    let start = |world: &mut World| {
+        world.kill_server();
+        world.up();
+        world.told["spec"].as_str().unwrap().to_owned()
+    };
+    assert!(start(&mut world).starts_with("fourplane.yaml: 2 create, 1 change (to go back: "));
+    assert_eq!(start(&mut world), "fourplane.yaml: nothing to do");
+    expect(&world.run(&["apply"]), 0, "aurora: nothing to do\n");
+    assert_eq!(rollbacks(&world), Vec::<String>::new(), "the way back is with the server's state");
+
+    let held = world.submit(&["--hold", "--team", "speech", "--", "true"]);
+    write(&world, SECOND);
+    assert_eq!(start(&mut world), "fourplane.yaml: not applied", "and the server is there to be asked");
+    assert_eq!(world.run(&["cancel", &held]).code, 0);
+    assert!(start(&mut world).starts_with("fourplane.yaml: 2 change, 1 delete"));
+}
+
+#[test]
+fn a_first_specification_is_of_this_machine() {
+    let world = World::new();
+    let wrote = world.run(&["init"]);
+    assert_eq!(wrote.code, 0, "{wrote:?}");
+    assert!(wrote.err.starts_with("wrote fourplane.yaml; look at it, then: "), "{wrote:?}");
+    expect(&world.run(&["check"]), 0, "fourplane.yaml: nothing found\n");
+    expect(&world.run(&["init", "-"]), 0, &world.file("fourplane.yaml"));
+    let again = world.run(&["init"]);
+    assert!(again.code == 3 && again.err.contains("is there already; it was not touched"), "{again:?}");
+
+    // The file is of the whole machine, and this server offers part of it.
+    let text = world.file("fourplane.yaml");
+    let (before, after) = text.split_once("cpus: ").unwrap();
+    let (_, after) = after.split_once('\n').unwrap();
+    write(&world, &format!("{before}cpus: 999\n{after}"));
+    let planned = world.run(&["apply", "--dry-run"]);
+    assert!(planned.out.starts_with("warning: pool here has 999 cores a node here, and "), "{planned:?}");
+
+    let mut desk = Desk::open(&world, &["init", "--ask", "asked.yaml"]);
+    for answer in ["aurora\n", "No Name\n", "research, speech\n", "1\n", "\n", "\n"] {
+        desk.type_in(answer);
+    }
+    assert_eq!(desk.end(), 0);
+    expect(&world.run(&["check", "asked.yaml"]), 0, "asked.yaml: nothing found\n");
+    let asked = world.file("asked.yaml");
+    assert!(asked.contains("cluster: \"aurora\"") && asked.contains("name: \"speech\""), "{asked}");
 }

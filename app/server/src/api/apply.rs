@@ -28,21 +28,23 @@ pub(super) async fn plan(
     State(app): State<Arc<App>>,
     Input(Specification { spec }): Input<Specification>,
 ) -> Result<Json<Plan>, ApiError> {
-    let (cluster, resources) = read(spec).await?;
+    let spec = read(spec).await?;
+    let cluster = spec.cluster.to_string();
     let said = cluster.clone();
     let look = ask::look(&app.handle, move |state, _| {
-        let plan = govern::plan_of(state, &resources);
+        let plan = govern::plan_of(state, &govern::desired(&spec));
         let steps: Vec<_> = plan.steps.iter().map(|step| Seen::of(state, step)).collect();
         let way_back = govern::way_back(state, &said, &plan);
         let replaces = state.applied().map(|last| last.cluster.clone()).filter(|last| *last != said);
-        (plan, steps, way_back, replaces)
+        (plan, steps, way_back, replaces, govern::misfits(state, &spec))
     });
-    let (plan, steps, way_back, replaces) = look.await?;
+    let (plan, steps, way_back, replaces, misfits) = look.await?;
     Ok(Json(Plan {
         cluster,
         replaces,
         steps: steps.into_iter().map(|seen| seen.show(&app)).collect(),
         left_alone: plan.alone.iter().map(|thing| thing.key().into()).collect(),
+        misfits,
         plan: plan.digest().to_string(),
         way_back,
     }))
@@ -63,7 +65,8 @@ pub(super) async fn apply(
     let idem = idem_key(caller.who.subject, &headers, &body.0)?;
     let Apply { spec, plan, replaces } = body.read()?;
     let plan = plan.parse().map_err(|_| ApiError::malformed("plan", "no plan is called so"))?;
-    let (cluster, resources) = read(spec).await?;
+    let spec = read(spec).await?;
+    let (cluster, resources) = (spec.cluster.to_string(), govern::desired(&spec));
     let last = ask::look(&app.handle, |state, _| state.applied().map(|last| last.cluster.clone())).await?;
     if let Some(last) = last.filter(|last| *last != cluster && replaces.as_ref() != Some(last)) {
         let message = format!("cluster {last} was applied here, and this specification is of {cluster}");
@@ -94,12 +97,13 @@ pub(super) async fn drift(State(app): State<Arc<App>>) -> Result<Json<Drift>, Ap
     }))
 }
 
-/// What a specification asks for, and of which cluster it is.
-async fn read(text: String) -> Result<(String, Vec<ResourceV1>), ApiError> {
+/// What a specification says.
+async fn read(text: String) -> Result<Cluster, ApiError> {
     ask::aside(move || {
         let checked = spec::check(text.as_bytes());
-        checked.cluster.as_ref().map(asked).ok_or_else(|| {
-            let first = checked.findings.iter().find(|finding| finding.severity == Severity::Error);
+        let findings = &checked.findings;
+        checked.cluster.ok_or_else(|| {
+            let first = findings.iter().find(|finding| finding.severity == Severity::Error);
             let first = first.map_or_else(String::new, |finding| {
                 format!("line {}: {}", finding.span.start.line, finding.message)
             });
@@ -110,10 +114,6 @@ async fn read(text: String) -> Result<(String, Vec<ResourceV1>), ApiError> {
         })
     })
     .await
-}
-
-fn asked(cluster: &Cluster) -> (String, Vec<ResourceV1>) {
-    (cluster.cluster.to_string(), govern::desired(cluster))
 }
 
 /// A step, with what the state tells of it.

@@ -24,6 +24,8 @@ pub struct Plan {
     pub steps: Vec<PlanStep>,
     /// What is neither in the specification nor made by an apply, and stays as it is.
     pub left_alone: Vec<Thing>,
+    /// What the specification says of the machine that is not so, in words.
+    pub misfits: Vec<String>,
     /// Names this plan: `apply` carries out no other.
     pub plan: String,
     /// A specification that leads back to what there is now.

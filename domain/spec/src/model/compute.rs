@@ -9,7 +9,7 @@ record! {
     /// The machines of a cluster.
     pub struct Compute {
         /// Groups of equal nodes.
-        pools: Vec<Pool> { required, [C1 C8], Checked, "[{name: train, engine: hpc, nodes: 1, shape: {cpus: 8, ram: 64 GiB}}]" },
+        pools: Vec<Pool> { required, [C1 C8], Applied, "[{name: train, engine: hpc, nodes: 1, shape: {cpus: 8, ram: 64 GiB}}]" },
     }
 }
 
@@ -17,13 +17,13 @@ record! {
     /// Nodes that are equal in shape, stack and price.
     pub struct Pool {
         /// Its name, unique among pools.
-        name: Name { required, [C8], Checked, "train" },
+        name: Name { required, [C8], Applied, "train" },
         /// The engine that runs its jobs.
-        engine: Name { required, [K19], Checked, "hpc" },
+        engine: Name { required, [K19], Applied, "hpc" },
         /// How many nodes it has.
-        nodes: Count { required, [C8], Checked, "16" },
+        nodes: Count { required, [C8], Applied, "16" },
         /// What a node is made of.
-        shape: Shape { required, [B4 C1 C2], Checked, "{gpu: H100-SXM-80GB, gpus: 8, cpus: 192, ram: 2 TiB}" },
+        shape: Shape { required, [B4 C1 C2], Applied, "{gpu: H100-SXM-80GB, gpus: 8, cpus: 192, ram: 2 TiB}" },
         /// What is installed on a node.
         stack: Option<Stack> { optional, [C6 C9], Later, "{os: ubuntu-24.04, driver: \"570\"}" },
         /// How a GPU is shared.
@@ -45,17 +45,17 @@ record! {
     /// What a node is made of.
     pub struct Shape {
         /// The GPU model, by its canonical name or any that drivers and labels use.
-        gpu: Option<GpuModel> { optional, [C1 B3], Checked, "H100-SXM-80GB" },
+        gpu: Option<GpuModel> { optional, [C1 B3], Applied, "H100-SXM-80GB" },
         /// GPUs of a node.
-        gpus: u32 { default "0", [C2 B4], Checked, "8" },
+        gpus: u32 { default "0", [C2 B4], Applied, "8" },
         /// How its GPUs reach each other.
         intra: Option<Intra> { optional, [C2 N1], Checked, "nvswitch" },
         /// CPU cores, as the operating system counts them.
-        cpus: Count { required, [C3 B4], Later, "192" },
+        cpus: Count { required, [C3 B4], Applied, "192" },
         /// The CPU model.
         cpu: Option<String> { optional, [C3], Later, "Xeon 8480C" },
         /// Main memory.
-        ram: Bytes { required, [C3 B4], Later, "2 TiB" },
+        ram: Bytes { required, [C3 B4], Applied, "2 TiB" },
         /// NUMA domains.
         numa: Option<Count> { optional, [C3], Later, "2" },
         /// Local flash memory.

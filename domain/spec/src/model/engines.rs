@@ -7,9 +7,9 @@ record! {
     /// A system that starts and stops jobs.
     pub struct Engine {
         /// Its name, unique among engines.
-        name: Name { required, [K19], Checked, "hpc" },
+        name: Name { required, [K19], Applied, "hpc" },
         /// What it is.
-        kind: EngineKind { required, [K18 K19], Checked, "slurm" },
+        kind: EngineKind { required, [K18 K19], Applied, "slurm" },
         /// The context of a Kubernetes client's configuration.
         context: Option<String> { optional, [K16], Checked, "prod" },
         /// What queues jobs on Kubernetes.

@@ -110,6 +110,10 @@ fn sharing(pool: &Pool, at: usize, rules: &mut Rules<'_, '_>) {
 /// Fields that only one kind of engine has.
 fn engines(cluster: &Cluster, rules: &mut Rules<'_, '_>) {
     for (at, engine) in cluster.engines.iter().enumerate() {
+        if engine.kind != EngineKind::Local {
+            let message = "nothing acts yet on this kind of engine and its pools".to_owned();
+            rules.report(Code::NotEnforced, at!["engines", at, "kind"], message, None);
+        }
         let is_kubernetes = engine.kind == EngineKind::Kubernetes;
         let odd = [
             ("context", engine.context.is_some() && !is_kubernetes),

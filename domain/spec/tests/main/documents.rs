@@ -166,7 +166,7 @@ fn an_explanation_in_full() {
   default   none: it must be given
   example   slurm
   since     0.1.0
-  status    checked against the rest of the file; not enforced yet
+  status    `fourplane apply` acts on it, or holds it against the server
   answers   K18, K19
 
   local       Fourplane's own, for one machine.
