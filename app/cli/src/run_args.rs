@@ -7,7 +7,7 @@ use clap::Args;
 use server::wire::{Array, Restart, RetryClass, Warn};
 use units::Nanos;
 
-use crate::values::{self, Afters, Limit, Memory, Probe};
+use crate::values::{self, Afters, Limit, Memory, Priority, Probe};
 
 /// What a job may use.
 #[derive(Args, Clone, Debug)]
@@ -30,9 +30,9 @@ pub(crate) struct ResourceArgs {
     /// The same as Slurm reads it: 30 is minutes, 4:00 minutes and seconds
     #[arg(short = 't', value_parser = values::slurm_limit, overrides_with = "time", value_name = "TIME")]
     pub(crate) slurm_time: Option<Limit>,
-    /// Higher starts earlier; above 0 is for administrators
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
-    pub(crate) priority: i32,
+    /// Higher starts earlier; above 0 is for administrators. Or a class of urgency, by its name
+    #[arg(long, value_parser = values::priority, default_value = "0", allow_negative_numbers = true, value_name = "N|NAME")]
+    pub(crate) priority: Priority,
     /// Whose quota it counts against
     #[arg(long, short = 'A', alias = "account")]
     pub(crate) team: Option<String>,

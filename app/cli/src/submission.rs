@@ -142,7 +142,8 @@ fn of_resources(args: &ResourceArgs, printer: Printer) -> Result<Submit, Failure
         cores: args.cores,
         memory_bytes: args.mem.as_ref().map(|memory| said(memory, "--mem", printer)),
         gpus: args.gpus,
-        priority: args.priority,
+        priority: args.priority.number,
+        priority_class: args.priority.class.clone(),
         time_limit_ns: limit.and_then(|limit| limit.0).map(|Nanos(nanos)| nanos),
         labels: args.labels.iter().cloned().collect(),
         ..Submit::default()

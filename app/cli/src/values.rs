@@ -94,6 +94,27 @@ pub(crate) fn memory(text: &str) -> Result<Memory, String> {
     Ok(Memory { bytes, text: text.to_owned() })
 }
 
+/// A place in the queue: a number, or a class of urgency, for which the server knows the number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Priority {
+    /// The number; 0 where a class tells it.
+    pub(crate) number: i32,
+    /// The class.
+    pub(crate) class: Option<String>,
+}
+
+/// Reads `-10` and `high`.
+pub(crate) fn priority(text: &str) -> Result<Priority, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(Priority { number, class: None });
+    }
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let wrong = || format!("'{text}' is no priority; write a number, or the name of a class");
+    is_name.then(|| Priority { number: 0, class: Some(text.to_owned()) }).ok_or_else(wrong)
+}
+
 /// GPUs of a rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SimulatedGpus {
@@ -299,6 +320,20 @@ pub(crate) fn moment(text: &str) -> Result<jiff::Timestamp, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_priority_is_a_number_or_a_class() {
+        let check = |text: &str, expect: Option<(i32, Option<&str>)>| {
+            let read = priority(text).ok();
+            assert_eq!(read.as_ref().map(|one| (one.number, one.class.as_deref())), expect, "{text}");
+        };
+        check("-10", Some((-10, None)));
+        check("high", Some((0, Some("high"))));
+        check("p1-urgent", Some((0, Some("p1-urgent"))));
+        check("99999999999", None);
+        check("-high", None);
+        check("", None);
+    }
 
     #[test]
     fn job_ids() {

@@ -355,6 +355,7 @@ impl<'a> Projection<'a> {
             | Event::PassCut(_)
             | Event::TeamRemoved(_)
             | Event::Applied(_)
+            | Event::PriorityClassSet(_)
             | Event::PreemptionSet(_) => Ok(()),
         }
     }

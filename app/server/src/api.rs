@@ -54,6 +54,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cluster::schedulable))
         .routes(routes!(cluster::teams, cluster::set_team))
         .routes(routes!(limits::preemption, limits::set_preemption))
+        .routes(routes!(limits::priorities))
         .routes(routes!(apply::plan))
         .routes(routes!(apply::apply))
         .routes(routes!(apply::drift))

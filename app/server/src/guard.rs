@@ -60,6 +60,7 @@ pub(crate) const OPERATIONS: &[(&str, &str, Access)] = &[
     ("POST", "/api/v1/teams", Access::Cluster(Action::Operate)),
     ("GET", "/api/v1/preemption", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/preemption", Access::Cluster(Action::Operate)),
+    ("GET", "/api/v1/priorities", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/plan", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/apply", Access::Cluster(Action::Operate)),
     ("GET", "/api/v1/drift", Access::Cluster(Action::SeeNodes)),

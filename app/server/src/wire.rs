@@ -18,7 +18,9 @@ pub use answer::{
     Attempt, Device, Explanation, Holder, Job, JobDetail, JobList, Leak, Members, Minted, Node, Outcome,
     Readiness, Receipt, Remedy, Start, Task, Team, Token, Why,
 };
-pub use apply::{Action, Apply, Changed, Drift, Drifted, FieldChange, Plan, PlanStep, Specification, Thing};
+pub use apply::{
+    Action, Apply, Changed, Drift, Drifted, FieldChange, Plan, PlanStep, PriorityClass, Specification, Thing,
+};
 pub(crate) use convert::stop_word;
 pub use text::Text;
 pub use time::Time;
@@ -76,6 +78,9 @@ pub struct Submit {
     /// Higher starts earlier. Above 0 is for administrators.
     #[serde(default)]
     pub priority: i32,
+    /// A class of urgency, which everybody may ask for, in place of `priority`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<String>,
     /// The longest an attempt may run; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ns: Option<u64>,

@@ -142,6 +142,7 @@ impl State {
             Event::HealthChanged(e) => self.health_changed(e)?,
             Event::PreemptionSet(e) => self.put(Row::Meta(Meta { preemption: *e, ..meta })),
             Event::PreemptibleSet(e) => self.change_job(e.job, |job| job.preemptible = e.preemptible)?,
+            Event::PriorityClassSet(e) => self.put(Row::Class(e.name.clone(), e.value)),
             Event::TeamRemoved(e) => self.team_removed(e.team)?,
             Event::Applied(e) => {
                 let AppliedV1 { cluster, resources } = e.clone();

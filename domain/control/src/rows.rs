@@ -374,6 +374,8 @@ pub(crate) struct Tables {
     pub(crate) teams: BTreeMap<TeamId, Team>,
     pub(crate) changes: BTreeMap<Key, Change>,
     pub(crate) applied: Option<Arc<Applied>>,
+    /// Classes of urgency, by name.
+    pub(crate) classes: BTreeMap<String, i32>,
 }
 
 /// One row of one table, or its absence: the unit of change and of undo.
@@ -388,4 +390,5 @@ pub(crate) enum Row {
     Team(TeamId, Option<Team>),
     Change(Key, Option<Change>),
     Applied(Option<Arc<Applied>>),
+    Class(String, Option<i32>),
 }

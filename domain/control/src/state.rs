@@ -13,7 +13,7 @@ use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 5;
+const SNAPSHOT_VERSION: u8 = 6;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]
@@ -286,6 +286,9 @@ impl State {
             state.swap(Row::Change(key, Some(row)));
         }
         state.swap(Row::Applied(tables.applied));
+        for (name, row) in tables.classes {
+            state.swap(Row::Class(name, Some(row)));
+        }
         for (id, row) in tables.nodes {
             state.swap(Row::Node(id, Some(row)));
         }
@@ -325,6 +328,10 @@ impl State {
             Row::Change(key, new) => {
                 let old = replace(&mut tables.changes, key.clone(), new);
                 Row::Change(key, old)
+            }
+            Row::Class(name, new) => {
+                let old = replace(&mut tables.classes, name.clone(), new);
+                Row::Class(name, old)
             }
             Row::Applied(new) => Row::Applied(std::mem::replace(&mut tables.applied, new)),
             Row::Attempt(id, new) => Row::Attempt(
@@ -527,6 +534,11 @@ impl State {
     /// What was applied last.
     pub fn applied(&self) -> Option<&Applied> {
         self.tables.applied.as_deref()
+    }
+
+    /// Classes of urgency and the priority of their jobs, by name.
+    pub fn priority_classes(&self) -> impl Iterator<Item = (&str, i32)> {
+        self.tables.classes.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
     /// Who changed something last.

@@ -22,6 +22,26 @@ pub enum ResourceV1 {
     Team(TeamV1),
     /// When running jobs are stopped for others.
     Preemption(PreemptionSetV1),
+    /// A class of urgency.
+    Priority(PriorityV1),
+}
+
+/// A class of urgency: a priority that everybody may ask for by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriorityV1 {
+    /// Its name.
+    pub name: String,
+    /// The priority of its jobs; higher starts earlier.
+    pub value: i32,
+}
+
+/// See [`crate::Event::PriorityClassSet`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriorityClassSetV1 {
+    /// Its name.
+    pub name: String,
+    /// The priority of its jobs; none takes the class away. Jobs keep the priority they have.
+    pub value: Option<i32>,
 }
 
 /// A team, by name.

@@ -9,7 +9,7 @@ use crate::event::{Event, StopOrderedV1, TeamSetV1};
 
 /// How much the events' bytes have grown: the lines of `tests/data/events.golden`, which has one
 /// for each kind, version and variant and only ever gets longer. A program knows all up to its own.
-pub const FORMAT: u32 = 41;
+pub const FORMAT: u32 = 44;
 
 /// Why bytes are no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +95,8 @@ kinds! {
     22 v 1 => PreemptionSet,
     23 v 1 => PreemptibleSet,
     24 v 1 => TeamRemoved,
-    25 v 1 => Applied;
+    25 v 1 => Applied,
+    26 v 1 => PriorityClassSet;
     5 v 1 => TeamSet from TeamSetV1,
     13 v 1 => StopOrdered from StopOrderedV1,
 }

@@ -9,7 +9,7 @@ use units::{
     Timestamp,
 };
 
-use crate::applied::{AppliedV1, TeamRemovedV1};
+use crate::applied::{AppliedV1, PriorityClassSetV1, TeamRemovedV1};
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
 use crate::job::JobRequest;
@@ -69,6 +69,8 @@ pub enum Event {
     TeamRemoved(TeamRemovedV1),
     /// A specification was applied.
     Applied(AppliedV1),
+    /// A class of urgency, new, changed or gone.
+    PriorityClassSet(PriorityClassSetV1),
 }
 
 /// See [`Event::ServerStarted`].

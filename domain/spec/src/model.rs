@@ -64,7 +64,7 @@ record! {
         /// Where jobs wait.
         queues: Vec<Queue> { optional, [K11 R5], Checked, "[{name: batch, pools: [train]}]" },
         /// Classes of urgency.
-        priorities: Vec<PriorityClass> { optional, [K11], Checked, "[{name: high, value: 100}]" },
+        priorities: Vec<PriorityClass> { optional, [K11], Applied, "[{name: high, value: 100}]" },
         /// What happens to a job that failed.
         retries: Option<Retries> { optional, [K17], Later, "{most: 2, classes: [node-failure]}" },
         /// How waiting jobs are chosen.

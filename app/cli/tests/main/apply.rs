@@ -141,7 +141,9 @@ fn what_cannot_be_applied_changes_nothing_and_says_why() {
     let other = world.run(&["apply", "--yes"]);
     assert_eq!(other.code, 3);
     assert!(
-        other.err.contains("hint: if it is meant to take its place: fourplane apply --replace aurora -f FILE\n"),
+        other
+            .err
+            .contains("hint: if it is meant to take its place: fourplane apply --replace aurora -f FILE\n"),
         "{other:?}"
     );
     assert_eq!(world.run(&["apply", "--yes", "--replace", "aurora"]).code, 0);
@@ -223,4 +225,23 @@ fn a_first_specification_is_of_this_machine() {
     expect(&world.run(&["check", "asked.yaml"]), 0, "asked.yaml: nothing found\n");
     let asked = world.file("asked.yaml");
     assert!(asked.contains("cluster: \"aurora\"") && asked.contains("name: \"speech\""), "{asked}");
+}
+
+#[test]
+fn a_class_of_urgency_is_asked_for_by_its_name() {
+    let world = World::new();
+    let none = world.run(&["run", "-d", "--priority", "high", "--", "true"]);
+    assert!(none.code == 3 && none.err.contains("there is no priority called high"), "{none:?}");
+    write(&world, "fourplane: 1\ncluster: aurora\npriorities: [{ name: high, value: 100 }]\n");
+    expect(&world.run(&["check"]), 0, "fourplane.yaml: nothing found\n");
+    let applied = world.run(&["apply", "--yes"]);
+    expect(&applied, 0, "create priority high\n  + value: 100\naurora: 1 create\n");
+    let job = world.submit(&["--hold", "--priority", "high", "--", "true"]);
+    assert_eq!(world.job(&job)["priority"], 100);
+    let other = world.run(&["run", "-d", "--priority", "low", "--", "true"]);
+    assert!(other.code == 3 && other.err.contains("hint: the classes are high\n"), "{other:?}");
+    write(&world, "fourplane: 1\ncluster: aurora\n");
+    expect(&world.run(&["apply", "--yes"]), 0, "delete priority high\n  - value: 100\naurora: 1 delete\n");
+    assert_eq!(world.job(&job)["priority"], 100, "a job keeps what it has");
+    assert_eq!(world.run(&["run", "--priority", "high", "--", "true"]).code, 3);
 }

@@ -1,4 +1,4 @@
-//! What is limited beside quotas: when running jobs are stopped for others.
+//! What is limited beside quotas: when running jobs are stopped for others, and classes of urgency.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::input::Input;
 use crate::app::{App, Caller};
 use crate::ask;
 use crate::error::ApiError;
-use crate::wire::{Done, Error, Preemption};
+use crate::wire::{Done, Error, Preemption, PriorityClass};
 
 /// Tell when running jobs are stopped for others.
 #[utoipa::path(get, path = "/api/v1/preemption",
@@ -29,4 +29,15 @@ pub(super) async fn set_preemption(
     Input(rules): Input<Preemption>,
 ) -> Result<Json<Done>, ApiError> {
     app.done(&caller, Command::SetPreemption(rules.into())).await.map(Json)
+}
+
+/// List the classes of urgency that jobs may ask for by name.
+#[utoipa::path(get, path = "/api/v1/priorities",
+    responses((status = 200, body = Vec<PriorityClass>), (status = "4XX", body = Error)))]
+pub(super) async fn priorities(State(app): State<Arc<App>>) -> Result<Json<Vec<PriorityClass>>, ApiError> {
+    let classes = ask::look(&app.handle, |state, _| {
+        let classes = state.priority_classes();
+        classes.map(|(name, value)| PriorityClass { name: name.to_owned(), value }).collect()
+    });
+    classes.await.map(Json)
 }

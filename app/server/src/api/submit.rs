@@ -11,6 +11,7 @@ use units::{Bytes, Cores, Nanos, SubjectId, TeamId};
 
 use super::input::Raw;
 use crate::app::{App, Caller};
+use crate::ask;
 use crate::error::ApiError;
 use crate::people::Rights;
 use crate::tokens::hex;
@@ -58,11 +59,14 @@ pub(super) async fn submit(
 pub(super) async fn prepare(
     app: &App,
     caller: &Caller,
-    submit: Submit,
+    mut submit: Submit,
 ) -> Result<(JobRequest, LaunchSpec), ApiError> {
     may_run(app, &caller.rights)?;
     if submit.priority > 0 {
         caller.may(Action::Favour, Resource::Cluster).map_err(|error| error.at("priority"))?;
+    }
+    if let Some(class) = submit.priority_class.take() {
+        submit.priority = priority_of(app, class, submit.priority).await?;
     }
     let team = team(app, submit.team.as_deref()).await?;
     let memory = submit.memory_bytes.unwrap_or_else(|| app.memory_share(submit.cores));
@@ -110,6 +114,30 @@ async fn team(app: &App, name: Option<&str>) -> Result<TeamId, ApiError> {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "no-such-team", format!("there is no team {name}"))
             .hint("`GET /api/v1/teams` lists them")
             .at("team")
+    })
+}
+
+/// The priority of a class. Whoever set it up lets everybody ask for it.
+async fn priority_of(app: &App, class: String, also: i32) -> Result<i32, ApiError> {
+    if also != 0 {
+        let message = "a class and a number are given; one of them tells the priority";
+        return Err(ApiError::malformed("priority_class", message));
+    }
+    let classes = ask::look(&app.handle, |state, _| {
+        state.priority_classes().map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>()
+    });
+    let classes = classes.await?;
+    let found = classes.iter().find(|(name, _)| *name == class).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let names: Vec<_> = classes.iter().map(|(name, _)| name.as_str()).collect();
+        let hint = match names.as_slice() {
+            [] => "no class is set up; `priorities` of a specification does that".to_owned(),
+            names => format!("the classes are {}", names.join(", ")),
+        };
+        let message = format!("there is no priority called {class}");
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "no-such-priority", message)
+            .hint(hint)
+            .at("priority_class")
     })
 }
 

@@ -69,7 +69,7 @@ pub enum Action {
 /// A thing that specifications describe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Thing {
-    /// What kind of thing: `team`, `preemption`.
+    /// What kind of thing: `team`, `preemption`, `priority`.
     pub kind: String,
     /// Its name among its kind; empty where there is only one.
     pub name: String,
@@ -108,6 +108,15 @@ pub struct Apply {
     /// The cluster that this one takes the place of, where another was applied before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
+}
+
+/// A class of urgency.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PriorityClass {
+    /// Its name.
+    pub name: String,
+    /// The priority of its jobs; higher starts earlier.
+    pub value: i32,
 }
 
 /// What differs from what was last applied.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use facts::applied::{ResourceV1, TeamV1};
+use facts::applied::{PriorityV1, ResourceV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1, Reclaim};
 use spec::Cluster;
 use spec::model::{Preemption, Quota, Team};
@@ -19,7 +19,12 @@ const MOST_MEMORY: Bytes = Bytes(1_000_000 << 40);
 pub fn desired(cluster: &Cluster) -> Vec<ResourceV1> {
     let teams = cluster.teams.iter().map(|team| ResourceV1::Team(team_of(team)));
     let preemption = cluster.policy.as_ref().and_then(|policy| policy.preemption.as_ref());
-    teams.chain(preemption.map(|rules| ResourceV1::Preemption(preemption_of(rules)))).collect()
+    let classes = cluster
+        .priorities
+        .iter()
+        .map(|class| ResourceV1::Priority(PriorityV1 { name: class.name.to_string(), value: class.value }));
+    let preemption = preemption.map(|rules| ResourceV1::Preemption(preemption_of(rules)));
+    teams.chain(preemption).chain(classes).collect()
 }
 
 fn team_of(team: &Team) -> TeamV1 {
@@ -51,12 +56,15 @@ fn preemption_of(rules: &Preemption) -> PreemptionSetV1 {
 
 /// A specification of `cluster` that asks for `resources`.
 pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
-    let (mut teams, mut policy) = (String::new(), String::new());
+    let (mut teams, mut policy, mut classes) = (String::new(), String::new(), String::new());
     for thing in resources {
         match thing {
             ResourceV1::Team(team) => {
                 let quota = quota_text(team);
                 writeln!(teams, "  - {{ name: \"{}\", quota: {{ {quota} }} }}", team.name)
+            }
+            ResourceV1::Priority(PriorityV1 { name, value }) => {
+                writeln!(classes, "  - {{ name: \"{name}\", value: {value} }}")
             }
             ResourceV1::Preemption(rules) => {
                 writeln!(policy, "  preemption: {{ {} }}", preemption_text(rules))
@@ -64,7 +72,7 @@ pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
         }
         .expect("a string takes all text");
     }
-    let sections = [("teams:\n", teams), ("policy:\n", policy)];
+    let sections = [("teams:\n", teams), ("priorities:\n", classes), ("policy:\n", policy)];
     let written = sections.iter().filter(|(_, text)| !text.is_empty());
     let body: String = written.flat_map(|(head, text)| [*head, text.as_str()]).collect();
     format!("fourplane: 1\ncluster: \"{cluster}\"\n{body}")

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use facts::Event;
-use facts::applied::{ResourceV1, TeamRemovedV1, TeamV1};
+use facts::applied::{PriorityClassSetV1, PriorityV1, ResourceV1, TeamRemovedV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1, Reclaim, TeamSetV2};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Nanos, TeamId};
@@ -22,6 +22,8 @@ pub enum Key {
     Team(String),
     /// When running jobs are stopped for others.
     Preemption,
+    /// The class of urgency of this name.
+    Priority(String),
 }
 
 impl Key {
@@ -30,13 +32,14 @@ impl Key {
         match self {
             Self::Team(_) => "team",
             Self::Preemption => "preemption",
+            Self::Priority(_) => "priority",
         }
     }
 
     /// Its name among its kind; empty where there is only one.
     pub fn name(&self) -> &str {
         match self {
-            Self::Team(name) => name,
+            Self::Team(name) | Self::Priority(name) => name,
             Self::Preemption => "",
         }
     }
@@ -47,6 +50,7 @@ impl Key {
             Event::TeamSet(e) => Some(Self::Team(e.name.clone())),
             Event::TeamRemoved(e) => state.team(e.team).map(|team| Self::Team(team.name.clone())),
             Event::PreemptionSet(_) => Some(Self::Preemption),
+            Event::PriorityClassSet(e) => Some(Self::Priority(e.name.clone())),
             _ => None,
         }
     }
@@ -69,12 +73,13 @@ impl Thing for ResourceV1 {
         match self {
             Self::Team(team) => Key::Team(team.name.clone()),
             Self::Preemption(_) => Key::Preemption,
+            Self::Priority(class) => Key::Priority(class.name.clone()),
         }
     }
 
     fn needs(&self) -> Vec<Key> {
         match self {
-            Self::Team(_) | Self::Preemption(_) => Vec::new(),
+            Self::Team(_) | Self::Preemption(_) | Self::Priority(_) => Vec::new(),
         }
     }
 
@@ -86,7 +91,7 @@ impl Thing for ResourceV1 {
                 borrow: LimitsV1::NOTHING,
                 lend: LimitsV1::UNLIMITED,
             })),
-            Self::Team(_) => None,
+            Self::Team(_) | Self::Priority(_) => None,
             Self::Preemption(_) => Some(Self::Preemption(PreemptionSetV1::default())),
         }
     }
@@ -99,6 +104,9 @@ impl Thing for ResourceV1 {
                 limits(["lend", "lend_cores", "lend_memory"], &team.lend, LimitsV1::UNLIMITED),
             ]
             .concat(),
+            Self::Priority(class) => {
+                vec![Field { name: "value", value: class.value.to_string(), usual: false }]
+            }
             Self::Preemption(rules) => {
                 let usual = PreemptionSetV1::default();
                 let from = |from: Option<i32>| from.map_or("none".to_owned(), |from| from.to_string());
@@ -161,7 +169,10 @@ pub(crate) fn reclaim_word(reclaim: Reclaim) -> &'static str {
 pub fn observed(state: &State) -> Vec<ResourceV1> {
     let teams =
         state.teams().filter(|(_, team)| !team.removed).map(|(_, team)| ResourceV1::Team(as_fact(team)));
-    teams.chain([ResourceV1::Preemption(state.meta().preemption)]).collect()
+    let classes = state.priority_classes();
+    let classes =
+        classes.map(|(name, value)| ResourceV1::Priority(PriorityV1 { name: name.to_owned(), value }));
+    teams.chain([ResourceV1::Preemption(state.meta().preemption)]).chain(classes).collect()
 }
 
 fn as_fact(team: &Team) -> TeamV1 {
@@ -184,6 +195,12 @@ pub fn event(state: &State, step: &Step<ResourceV1>) -> Option<Event> {
         (Some(ResourceV1::Team(team)), None) => {
             let team: TeamId = state.team_named(&team.name)?;
             Some(Event::TeamRemoved(TeamRemovedV1 { team }))
+        }
+        (_, Some(ResourceV1::Priority(PriorityV1 { name, value }))) => {
+            Some(Event::PriorityClassSet(PriorityClassSetV1 { name: name.clone(), value: Some(*value) }))
+        }
+        (Some(ResourceV1::Priority(class)), None) => {
+            Some(Event::PriorityClassSet(PriorityClassSetV1 { name: class.name.clone(), value: None }))
         }
         (Some(ResourceV1::Preemption(_)) | None, None) => None,
     }

@@ -7,7 +7,7 @@ use control::govern::{
     way_back,
 };
 use control::{Denial, State, admit_action};
-use facts::applied::{AppliedV1, ResourceV1, TeamRemovedV1, TeamV1};
+use facts::applied::{AppliedV1, PriorityV1, ResourceV1, TeamRemovedV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1};
 use facts::{Actor, Envelope, Event, Source};
 use proptest::prelude::*;
@@ -196,7 +196,8 @@ fn resources() -> impl Strategy<Value = Vec<ResourceV1>> {
     let names = prop::sample::subsequence(vec!["default", "research", "speech", "vision"], 0..=4);
     let teams = (names, prop::collection::vec((limits(), limits(), limits()), 4));
     let preemption = prop::option::of((0_u32..3, 0_u64..3));
-    (teams, preemption).prop_map(|((names, limits), preemption)| {
+    let classes = prop::collection::btree_map("[a-c]", -2..3, 0..3);
+    (teams, preemption, classes).prop_map(|((names, limits), preemption, classes)| {
         let teams = names.into_iter().zip(limits).map(|(name, (quota, borrow, lend))| {
             ResourceV1::Team(TeamV1 { name: name.to_owned(), quota, borrow, lend })
         });
@@ -204,7 +205,9 @@ fn resources() -> impl Strategy<Value = Vec<ResourceV1>> {
             let protect = Nanos::from_secs(protect);
             ResourceV1::Preemption(PreemptionSetV1 { most, protect, ..PreemptionSetV1::default() })
         });
-        teams.chain(preemption).collect()
+        let classes = classes.into_iter();
+        let classes = classes.map(|(name, value)| ResourceV1::Priority(PriorityV1 { name, value }));
+        teams.chain(preemption).chain(classes).collect()
     })
 }
 

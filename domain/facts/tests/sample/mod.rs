@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use facts::applied::{AppliedV1, ResourceV1, TeamRemovedV1, TeamV1};
+use facts::applied::{AppliedV1, PriorityClassSetV1, PriorityV1, ResourceV1, TeamRemovedV1, TeamV1};
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
     LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PartV1, PassCutV1, PlacementV1,
@@ -82,6 +82,7 @@ fn events() -> Vec<(&'static str, Event)> {
     let receipt = |right| Some(ReceiptV1 { job, team: TeamId(2), right });
     let applied =
         |resource| Event::Applied(AppliedV1 { cluster: "aurora".to_owned(), resources: vec![resource] });
+    let class = |value| Event::PriorityClassSet(PriorityClassSetV1 { name: "high".to_owned(), value });
     let closed = |outcome, next| Event::AttemptClosed(AttemptClosedV1 { attempt, outcome, next });
     vec![
         (
@@ -238,6 +239,12 @@ fn events() -> Vec<(&'static str, Event)> {
             })),
         ),
         ("applied-preemption", applied(ResourceV1::Preemption(PreemptionSetV1::default()))),
+        (
+            "applied-priority",
+            applied(ResourceV1::Priority(PriorityV1 { name: "high".to_owned(), value: 100 })),
+        ),
+        ("priority-class-set", class(Some(-5))),
+        ("priority-class-gone", class(None)),
     ]
 }
 

@@ -30,9 +30,9 @@ record! {
     /// A class of urgency.
     pub struct PriorityClass {
         /// Its name, unique among classes.
-        name: Name { required, [K11], Checked, "high" },
-        /// Higher starts earlier; 0 is usual.
-        value: i32 { required, [K11], Later, "100" },
+        name: Name { required, [K11], Applied, "high" },
+        /// Higher starts earlier; 0 is usual. Everybody may ask for the class by its name.
+        value: i32 { required, [K11], Applied, "100" },
         /// Whether its jobs may stop preemptible ones.
         preempts: bool { default "false", [K11], Later, "true" },
     }
