@@ -6,7 +6,7 @@ use units::{AttemptId, JobId, MemberId, Nanos, TeamId, Timestamp};
 
 use crate::outcome;
 use crate::place::{self, Reservation, Room};
-use crate::preempt;
+use crate::preempt::{self, Outlook};
 use crate::queue::{Entry, Key, Wanted};
 use crate::rows::{Amount, Job};
 use crate::share::{Claim, Shares};
@@ -162,19 +162,25 @@ pub(crate) fn scan_for_head(
     shares: &Shares<'_>,
 ) -> Option<Head> {
     let empty = place::empty_rooms(state, false);
-    let head = |entry: Entry| {
+    let head = |entry: Entry, may_start: bool| {
         let request = &state.job(entry.key.job)?.request;
-        match place::spread(free, request) {
+        match place::spread(free, request).filter(|_| may_start) {
             Some(spread) => Some(Head::Starts(entry.key.job, spread)),
             None => place::spread(&empty, request).map(|_| Head::Waits(entry)),
         }
     };
+    // What is promised may be of its own team: then its quota comes free with the room.
+    let mut settled = None;
     let promised = state.index().promised.iter().filter_map(|id| state.entry(*id));
-    let mut promised = promised.filter(|(team, entry)| {
-        entry.not_before <= now && entry.need.fits(shares.left(*team, Claim::Borrowed))
+    let mut promised = promised.filter(|(_, entry)| entry.not_before <= now);
+    let promised = promised.find_map(|(team, entry)| {
+        let may_start = entry.need.fits(shares.left(team, Claim::Borrowed));
+        let may =
+            may_start || settled.get_or_insert_with(|| Outlook::settled(state)).allows(team, entry.need);
+        may.then(|| head(entry, may_start)).flatten()
     });
-    if let Some(head) = promised.find_map(|(_, entry)| head(entry)) {
-        return Some(head);
+    if promised.is_some() {
+        return promised;
     }
     let capacity = place::total(&empty);
     let claims = [Some(Claim::Own), shares.any_borrows().then_some(Claim::Borrowed)];
@@ -183,7 +189,7 @@ pub(crate) fn scan_for_head(
         loop {
             let wanted = |team| Wanted::fitting(now, capacity.min(left(state, shares, team, claim)));
             let entry = next_in_queue(state, after, wanted, &mut unlimited)?;
-            if let Some(head) = head(entry) {
+            if let Some(head) = head(entry, true) {
                 return Some(head);
             }
             after = Some(entry.key);

@@ -58,14 +58,96 @@ fn may_stop(state: &State, entry: &Entry) -> bool {
     reclaims || policy.preempts_from.is_some_and(|from| job.priority >= from)
 }
 
+/// What an attempt holds, by node and in all.
+struct Held {
+    team: TeamId,
+    tasks: Vec<(NodeId, Amount)>,
+    amount: Amount,
+}
+
+impl Held {
+    fn by(state: &State, id: AttemptId, attempt: &Attempt) -> Self {
+        let held = state.tasks_of(id).filter(|(_, task)| task.freed.is_none());
+        let tasks: Vec<(NodeId, Amount)> = held.map(|(_, task)| (task.node, task.amount)).collect();
+        let amount = tasks.iter().fold(Amount::default(), |sum, (_, amount)| sum.plus(*amount));
+        Self { team: attempt.team, tasks, amount }
+    }
+}
+
+/// What is free, and what teams may take of it, once certain attempts are gone.
+#[derive(Clone)]
+pub(crate) struct Outlook<'a> {
+    rooms: Vec<Room>,
+    shares: Shares<'a>,
+}
+
+impl<'a> Outlook<'a> {
+    /// Once all ends that are under way have come.
+    pub(crate) fn settled(state: &'a State) -> Self {
+        let rooms = place::free_rooms(state);
+        let shares = Shares::new(state, place::total(&rooms));
+        let mut outlook = Self { rooms, shares };
+        let going = Going::of(state);
+        for (id, attempt) in state.attempts().filter(|(_, attempt)| going.has(attempt)) {
+            outlook.frees(&Held::by(state, id, attempt));
+        }
+        outlook
+    }
+
+    /// Whether quotas and loans allow that a team takes so much more then.
+    pub(crate) fn allows(&self, team: TeamId, need: Amount) -> bool {
+        need.fits(self.shares.left(team, Claim::Borrowed))
+    }
+
+    fn frees(&mut self, held: &Held) {
+        self.change(held, Amount::plus);
+        self.shares.gives_back(held.team, held.amount, place::total(&self.rooms));
+    }
+
+    fn keeps(&mut self, held: &Held) {
+        self.change(held, Amount::less);
+        self.shares.takes_back(held.team, held.amount, place::total(&self.rooms));
+    }
+
+    /// Nodes without a room take no new work.
+    fn change(&mut self, held: &Held, by: impl Fn(Amount, Amount) -> Amount) {
+        for (node, amount) in &held.tasks {
+            if let Some(room) = self.rooms.iter_mut().find(|room| room.node == *node) {
+                room.free = by(room.free, *amount);
+            }
+        }
+    }
+}
+
+/// Which attempts are about to give back what they hold: those that stop or ended, and those whose
+/// limit strikes before the last that makes room is killed.
+struct Going {
+    by: Option<Timestamp>,
+}
+
+impl Going {
+    fn of(state: &State) -> Self {
+        let promised = &state.index().promised;
+        let makes_room = |attempt: &Attempt| {
+            let receipt = attempt.stop.and_then(|stop| stop.receipt);
+            attempt.leaked == 0 && receipt.is_some_and(|receipt| promised.contains(&receipt.job))
+        };
+        let making_room = state.attempts().filter(|(_, attempt)| makes_room(attempt));
+        Self { by: making_room.map(|(_, attempt)| attempt.expected_end()).max() }
+    }
+
+    fn has(&self, attempt: &Attempt) -> bool {
+        let ends = attempt.stop.is_some() || !attempt.is_live();
+        attempt.leaked == 0 && (ends || Some(attempt.expected_end()) <= self.by)
+    }
+}
+
 /// An attempt that could be stopped.
 struct Candidate<'a> {
     id: AttemptId,
     attempt: &'a Attempt,
     job: &'a Job,
-    /// What it holds, by node and in all.
-    tasks: Vec<(NodeId, Amount)>,
-    amount: Amount,
+    held: Held,
     /// Of what it holds more than its team's quota, with the quota and what the team holds.
     borrowed: Vec<(Resource, u64, u64)>,
 }
@@ -78,11 +160,11 @@ impl Candidate<'_> {
     }
 }
 
-/// What is there once all ends that are under way have come.
+/// What is there once all ends that are under way have come, and who could be stopped beside.
 struct Scene<'a> {
     state: &'a State,
-    rooms: Vec<Room>,
-    shares: Shares<'a>,
+    now: Timestamp,
+    outlook: Outlook<'a>,
     /// The first to stop first.
     candidates: Vec<Candidate<'a>>,
     /// The job that stops are under way for.
@@ -92,24 +174,18 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     fn new(state: &'a State, now: Timestamp) -> Self {
         let policy = state.meta().preemption;
-        let rooms = place::free_rooms(state);
-        let shares = Shares::new(state, place::total(&rooms));
-        let mut scene = Self { state, rooms, shares, candidates: Vec::new(), waiting: None };
-        for (id, attempt) in state.attempts().filter(|(_, attempt)| attempt.leaked == 0) {
-            let Some(job) = state.job(attempt.member.job) else { continue };
-            let held = state.tasks_of(id).filter(|(_, task)| task.freed.is_none());
-            let tasks: Vec<(NodeId, Amount)> = held.map(|(_, task)| (task.node, task.amount)).collect();
-            let amount = tasks.iter().fold(Amount::default(), |sum, (_, amount)| sum.plus(*amount));
-            let candidate = Candidate { id, attempt, job, tasks, amount, borrowed: Vec::new() };
-            if attempt.stop.is_none() && attempt.is_live() {
-                scene.candidates.push(candidate);
-                continue;
-            }
-            scene.frees(&candidate);
-            let receipt = attempt.stop.and_then(|stop| stop.receipt);
-            let promised = receipt.filter(|receipt| state.index().promised.contains(&receipt.job));
-            scene.waiting = scene.waiting.or(promised.map(|receipt| receipt.job));
-        }
+        let going = Going::of(state);
+        let sound = || state.attempts().filter(|(_, attempt)| attempt.leaked == 0);
+        let receipts = sound().filter_map(|(_, attempt)| attempt.stop?.receipt);
+        let waiting = receipts.map(|receipt| receipt.job).find(|job| state.index().promised.contains(job));
+        let stays = sound().filter(|(_, attempt)| !going.has(attempt));
+        let candidate = |(id, attempt): (AttemptId, &'a Attempt)| {
+            let job = state.job(attempt.member.job)?;
+            let held = Held::by(state, id, attempt);
+            Some(Candidate { id, attempt, job, held, borrowed: Vec::new() })
+        };
+        let candidates = stays.filter_map(candidate).collect();
+        let mut scene = Self { state, now, outlook: Outlook::settled(state), candidates, waiting };
         scene.candidates.sort_by_key(|candidate| candidate.rank(policy.reclaim));
         scene.find_borrowed();
         scene.candidates.reverse();
@@ -128,18 +204,29 @@ impl<'a> Scene<'a> {
             let team = candidate.attempt.team;
             let Some(row) = self.state.team(team) else { continue };
             let held = held.entry(team).or_default();
-            *held = held.plus(candidate.amount);
+            *held = held.plus(candidate.held.amount);
             let over = |resource: Resource| {
                 let (quota, held) = (resource.of(row.quota), resource.of(*held));
-                (held > quota && resource.of(candidate.amount) > 0).then_some((resource, quota, held))
+                (held > quota && resource.of(candidate.held.amount) > 0).then_some((resource, quota, held))
             };
             candidate.borrowed = Resource::ALL.into_iter().filter_map(over).collect();
         }
     }
 
-    fn frees(&mut self, candidate: &Candidate<'_>) {
-        change(&mut self.rooms, candidate, Amount::plus);
-        self.shares.gives_back(candidate.attempt.team, candidate.amount, place::total(&self.rooms));
+    /// Who starts before `job`, if it may start at all: jobs that others were stopped for, and that
+    /// still wait.
+    fn before(&self, job: JobId) -> Vec<(TeamId, Entry)> {
+        let promised = &self.state.index().promised;
+        let is_promised = promised.contains(&job);
+        let before = promised.iter().filter(|other| **other != job && (!is_promised || **other < job));
+        let entries = before.filter_map(|other| self.state.entry(*other));
+        let due = entries.filter(|(_, entry)| entry.not_before <= self.now);
+        let empty = place::empty_rooms(self.state, false);
+        let possible = due.filter(|(_, entry)| {
+            let job = self.state.job(entry.key.job);
+            job.is_some_and(|job| place::spread(&empty, &job.request).is_some())
+        });
+        possible.collect()
     }
 
     fn stop_for(&self, id: JobId) -> Option<Event> {
@@ -147,15 +234,15 @@ impl<'a> Scene<'a> {
         if self.waiting.is_some_and(|waiting| waiting != id) {
             return None;
         }
-        let (rooms, shares) = (self.rooms.clone(), self.shares.clone());
-        let mut trial = Trial { request: &job.request, rooms, shares };
+        let before = self.before(id);
+        let mut trial = Trial { request: &job.request, outlook: self.outlook.clone(), before };
         if trial.starts() {
             return None;
         }
         let mut stopped = Vec::new();
         for candidate in &self.candidates {
             let Some(right) = self.right(id, job, candidate) else { continue };
-            trial.frees(candidate);
+            trial.outlook.frees(&candidate.held);
             stopped.push((candidate, right));
             if trial.starts() {
                 break;
@@ -167,11 +254,11 @@ impl<'a> Scene<'a> {
         // The last was needed. Who would be stopped last is spared first.
         for at in (0..stopped.len() - 1).rev() {
             let (candidate, _) = stopped[at];
-            trial.keeps(candidate);
+            trial.outlook.keeps(&candidate.held);
             if trial.starts() {
                 stopped.remove(at);
             } else {
-                trial.frees(candidate);
+                trial.outlook.frees(&candidate.held);
             }
         }
         let (candidate, right) = stopped.into_iter().next()?;
@@ -192,7 +279,7 @@ impl<'a> Scene<'a> {
                 candidate.job.preemptible && candidate.attempt.member.job != id && below < job.priority;
             return (urgent && gives_way).then_some(RightV1::Priority { above: job.priority, below });
         }
-        if policy.reclaim == Reclaim::Never || !need.fits(self.shares.left(team, Claim::Own)) {
+        if policy.reclaim == Reclaim::Never || !need.fits(self.outlook.shares.left(team, Claim::Own)) {
             return None;
         }
         let needed = candidate.borrowed.iter().find(|(resource, ..)| resource.of(need) > 0);
@@ -204,34 +291,15 @@ impl<'a> Scene<'a> {
 /// Whether a job starts once certain attempts are gone.
 struct Trial<'a> {
     request: &'a JobRequest,
-    rooms: Vec<Room>,
-    shares: Shares<'a>,
+    outlook: Outlook<'a>,
+    /// Who starts before it, by team.
+    before: Vec<(TeamId, Entry)>,
 }
 
 impl Trial<'_> {
     fn starts(&self) -> bool {
-        let need = Amount::of_attempt(self.request);
-        need.fits(self.shares.left(self.request.team, Claim::Borrowed))
-            && place::spread(&self.rooms, self.request).is_some()
-    }
-
-    fn frees(&mut self, candidate: &Candidate<'_>) {
-        change(&mut self.rooms, candidate, Amount::plus);
-        self.shares.gives_back(candidate.attempt.team, candidate.amount, place::total(&self.rooms));
-    }
-
-    fn keeps(&mut self, candidate: &Candidate<'_>) {
-        change(&mut self.rooms, candidate, Amount::less);
-        self.shares.takes_back(candidate.attempt.team, candidate.amount, place::total(&self.rooms));
-    }
-}
-
-/// Adds what an attempt holds to the nodes' rooms, or takes it away. Nodes without a room take no
-/// new work.
-fn change(rooms: &mut [Room], candidate: &Candidate<'_>, by: impl Fn(Amount, Amount) -> Amount) {
-    for (node, amount) in &candidate.tasks {
-        if let Some(room) = rooms.iter_mut().find(|room| room.node == *node) {
-            room.free = by(room.free, *amount);
-        }
+        self.outlook.allows(self.request.team, Amount::of_attempt(self.request))
+            && !self.before.iter().any(|(team, entry)| self.outlook.allows(*team, entry.need))
+            && place::spread(&self.outlook.rooms, self.request).is_some()
     }
 }

@@ -145,6 +145,24 @@ fn eligible(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
     list
 }
 
+/// Attempts that give back what they hold soon: whatever stops or ended, and whatever its limit ends
+/// before the last that makes room for a waiting job is killed.
+fn coming(state: &State, now: Timestamp) -> BTreeSet<AttemptId> {
+    let tasks = |id: AttemptId| state.tasks_of(id).map(|(_, task)| task);
+    let is_stuck = |id: AttemptId| tasks(id).any(|task| task.leaked.is_some() && task.freed.is_none());
+    let sound: Vec<_> = state.attempts().filter(|(id, _)| !is_stuck(*id)).collect();
+    let promised = |id: JobId| state.job(id).is_some_and(|job| job.promised && job.ended.is_none());
+    let makes_room =
+        |row: &Attempt| row.stop.and_then(|stop| stop.receipt).is_some_and(|to| promised(to.job));
+    let making_room = sound.iter().filter(|(_, row)| makes_room(row));
+    let killed = making_room.map(|(id, row)| expected_end(state, *id, row, now)).max();
+    let is_coming = |(id, row): &(AttemptId, &Attempt)| {
+        let is_over = row.stop.is_some() || tasks(*id).all(|task| task.end.is_some());
+        is_over || killed.is_some_and(|killed| expected_end(state, *id, row, now) <= killed)
+    };
+    sound.into_iter().filter(is_coming).map(|(id, _)| id).collect()
+}
+
 /// What a team holds beside the attempts in `gone`.
 fn held(state: &State, team: TeamId, gone: &BTreeSet<AttemptId>) -> Amount {
     let open = state.attempts().filter(|(id, _)| !gone.contains(id));
@@ -224,8 +242,12 @@ fn in_turn(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
             may_take(state, job.request.team, with_promised, borrowing, &nobody)
         }
     };
+    // A quota may come free with the room that is promised.
+    let coming = coming(state, now);
     let mut promised: Vec<_> = all.iter().filter(|(_, job, _)| job.promised).copied().collect();
-    promised.retain(|(_, job, _)| may_take(state, job.request.team, need(job), true, &nobody));
+    promised.retain(|(_, job, _)| {
+        [&nobody, &coming].iter().any(|gone| may_take(state, job.request.team, need(job), true, gone))
+    });
     promised.sort_by_key(|(id, ..)| *id);
     let own = all.iter().filter(|(_, job, _)| fits(job, false)).copied();
     let borrowed = all.iter().filter(|(_, job, _)| fits(job, true)).copied();
@@ -248,7 +270,8 @@ fn start(state: &State, now: Timestamp) -> Option<Event> {
                 }
             }
         }
-        if let Some(nodes) = fill(&mut allowed, request) {
+        let may = may_take(state, request.team, Amount::of_attempt(request), true, &BTreeSet::new());
+        if let Some(nodes) = fill(&mut allowed, request).filter(|_| may) {
             return Some(started(state, id, member, request, &nodes));
         }
         if head.is_none() && fill(&mut room(state, &everybody), request).is_some() {
@@ -284,20 +307,28 @@ fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
     let (team, need) = (job.request.team, Amount::of_attempt(&job.request));
     let tasks = |id: AttemptId| state.tasks_of(id).map(|(_, task)| task);
     let is_stuck = |id: AttemptId| tasks(id).any(|task| task.leaked.is_some() && task.freed.is_none());
-    let is_over =
-        |id: AttemptId, row: &Attempt| row.stop.is_some() || tasks(id).all(|task| task.end.is_some());
     let sound = || state.attempts().filter(|(id, _)| !is_stuck(*id));
-    let coming: BTreeSet<_> = sound().filter(|(id, row)| is_over(*id, row)).map(|(id, _)| id).collect();
+    let coming = coming(state, now);
     let promised = |id: JobId| state.job(id).is_some_and(|job| job.promised && job.ended.is_none());
     let mut receipts = sound().filter_map(|(_, row)| row.stop?.receipt).map(|receipt| receipt.job);
     if receipts.find(|other| promised(*other)).is_some_and(|other| other != id) {
         return None;
     }
+    let everybody = state.attempts().map(|(id, _)| id).collect();
+    let mut before = eligible(state, now);
+    before.retain(|(other, row, _)| {
+        let is_before = row.promised && *other != id && (!job.promised || *other < id);
+        is_before && fill(&mut room(state, &everybody), &row.request).is_some()
+    });
     let starts = |gone: &BTreeSet<_>| {
-        may_take(state, team, need, true, gone) && fill(&mut room(state, gone), &job.request).is_some()
+        let may =
+            |request: &JobRequest| may_take(state, request.team, Amount::of_attempt(request), true, gone);
+        may(&job.request)
+            && !before.iter().any(|(_, job, _)| may(&job.request))
+            && fill(&mut room(state, gone), &job.request).is_some()
     };
     let priority = |row: &Attempt| state.job(row.member.job).map_or(0, |job| job.priority);
-    let mut running: Vec<_> = sound().filter(|(id, row)| !is_over(*id, row)).collect();
+    let mut running: Vec<_> = sound().filter(|(id, _)| !coming.contains(id)).collect();
     running.sort_by_key(|(id, row)| {
         let priority = if policy.reclaim == Reclaim::LowestPriority { priority(row) } else { 0 };
         (priority, std::cmp::Reverse(*id))
