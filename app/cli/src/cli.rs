@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// Show nodes and devices
     Nodes,
+    /// Show teams: what each is promised, holds, borrows and lends
+    Teams,
     /// Give a node no new work; what runs there goes on
     Drain(DrainArgs),
     /// Give a drained node work again

@@ -30,6 +30,8 @@ pub(crate) fn text(detail: &JobDetail) -> String {
 fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
     let time = |time| format!("{} {}", when::local(time, zone), when::zone_name(zone));
     let limit = job.time_limit_ns.map_or_else(|| "unlimited".to_owned(), |limit| Nanos(limit).to_string());
+    let gives_way = if job.preemptible { ", gives way to more urgent jobs of its team" } else { "" };
+    let priority = format!("{}{gives_way}", job.priority);
     let mut lines = vec![
         ("job", job.id.to_string()),
         ("name", plain(&job.name)),
@@ -48,7 +50,7 @@ fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
         ),
         ("tasks", job.tasks.to_string()),
         ("limit", limit),
-        ("priority", job.priority.to_string()),
+        ("priority", priority),
         ("submitted", time(job.submitted)),
     ];
     lines.extend(job.started.map(|started| ("started", time(started))));
@@ -125,7 +127,10 @@ fn attempt_row(attempt: &Attempt, job: &Job, zone: &TimeZone) -> Vec<String> {
             let end = if outcome.is_some() { "unhealthy" } else { "stopping (unhealthy)" };
             format!("{end}: {reason}")
         }
-        (None, Some(outcome), _) => plain(&outcome.text),
+        (None, Some(outcome), _) => {
+            let receipt = attempt.receipt.as_ref().map(|receipt| format!(": {}", plain(&receipt.text)));
+            format!("{}{}", plain(&outcome.text), receipt.unwrap_or_default())
+        }
         (None, None, Some(stop)) => format!("stopping ({stop})"),
         (None, None, None) => dash(),
     };

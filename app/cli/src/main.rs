@@ -103,7 +103,7 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
 
 /// The commands that ask a server.
 async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
-    use commands::{actions, apply, jobs, logs, nodes, run, shell, tokens, wait};
+    use commands::{actions, apply, jobs, logs, nodes, run, shell, teams, tokens, wait};
     let common = &cli.common;
     match &cli.command {
         Command::Run(args) => run::run(common, printer, args).await,
@@ -118,6 +118,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Priority { job, priority } => actions::priority(common, printer, job, *priority).await,
         Command::Wait(args) => wait::run(common, printer, args).await,
         Command::Nodes => nodes::run(common, printer).await,
+        Command::Teams => teams::run(common, printer).await,
         Command::Drain(args) => {
             nodes::set_schedulable(common, printer, args.node.as_deref(), false, &args.reason).await
         }

@@ -74,6 +74,9 @@ pub(crate) struct RunArgs {
     /// Do not put it back in the queue when the machine restarts
     #[arg(long)]
     pub(crate) no_requeue: bool,
+    /// More urgent jobs of its team may stop it; it is then put back in the queue
+    #[arg(long)]
+    pub(crate) preemptible: bool,
     /// Send a signal some time before the time limit: USR1@120
     #[arg(long, value_parser = values::warning, value_name = "SIGNAL[@TIME]")]
     pub(crate) signal: Option<Warn>,

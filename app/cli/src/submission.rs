@@ -49,6 +49,7 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
     submit.array.clone_from(&args.array);
     submit.after = args.dependency.iter().flat_map(|afters| afters.0.iter().copied()).collect();
     submit.hold = args.hold;
+    submit.preemptible = args.preemptible;
     submit.stop = Stop { signal: args.stop_signal, grace_ns: args.grace.0, warn: args.signal };
     submit.stdout = args.output.as_ref().map(|path| text(path.as_os_str()));
     submit.stderr = args.error.as_ref().map(|path| text(path.as_os_str()));

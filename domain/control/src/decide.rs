@@ -98,7 +98,7 @@ fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
     if !anybody {
         return cut(state, now, policy, looking);
     }
-    let reservation = place::reserve(state, &state.job(head.key.job)?.request, now)?;
+    let reservation = reserve(state, head.key.job, now)?;
     let backfill = Backfill::new(now, free, &reservation);
     for (claim, mut after) in turns {
         let wanted = |team| backfill.wanted(left(state, &shares, team, claim));
@@ -130,7 +130,7 @@ fn turns(state: &State, head: &Entry, shares: &Shares<'_>) -> Vec<(Claim, Option
 }
 
 /// What a team may take beside what is kept for jobs that others were stopped for.
-fn left(state: &State, shares: &Shares<'_>, team: TeamId, claim: Claim) -> Amount {
+pub(crate) fn left(state: &State, shares: &Shares<'_>, team: TeamId, claim: Claim) -> Amount {
     let promised = state.index().promised.iter().filter_map(|id| state.entry(*id));
     let kept = promised.filter(|(of, _)| *of == team).map(|(_, entry)| entry.need);
     shares.left(team, claim).less(kept.fold(Amount::default(), Amount::plus))
@@ -197,6 +197,14 @@ pub(crate) fn scan_for_head(
     })
 }
 
+/// Reserves the earliest place for the head. None if it would not fit even on empty nodes.
+pub(crate) fn reserve(state: &State, head: JobId, now: Timestamp) -> Option<Reservation> {
+    let request = &state.job(head)?.request;
+    let promised = state.index().promised.contains(&head);
+    let promised = promised.then(|| Outlook::settled(state).reserve(state, request, now)).flatten();
+    promised.or_else(|| place::reserve(state, request, now))
+}
+
 /// What may start ahead of the head.
 pub(crate) struct Backfill {
     now: Timestamp,
@@ -207,14 +215,8 @@ pub(crate) struct Backfill {
 
 impl Backfill {
     pub(crate) fn new(now: Timestamp, free: Vec<Room>, reservation: &Reservation) -> Self {
-        let window = if reservation.at == Timestamp::MAX {
-            // Whatever has a limit ends before "never".
-            Nanos(u64::MAX - 1)
-        } else {
-            reservation.at.since(now)
-        };
         let spare = place::both(&free, &reservation.spare);
-        Self { now, window, free, spare }
+        Self { now, window: reservation.window, free, spare }
     }
 
     fn wanted(&self, left: Amount) -> Wanted {

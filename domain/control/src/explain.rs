@@ -5,9 +5,9 @@ use facts::{Event, JobRequest, Outcome};
 use units::{ArrayIndex, AttemptId, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
 
 use crate::admit::Resource;
-use crate::decide::{Backfill, Head, Policy, decide, scan_for_head};
+use crate::decide::{Backfill, Head, Policy, decide, left, reserve, scan_for_head};
 use crate::place;
-use crate::rows::{Amount, Job, Stop};
+use crate::rows::{Amount, Attempt, Job, Stop};
 use crate::share::{Claim, Shares};
 use crate::state::State;
 
@@ -66,6 +66,13 @@ pub enum Why {
     },
     /// It failed and waits for another try.
     RetryWait(Timestamp),
+    /// Others were told to stop so that it starts.
+    RoomIsMade {
+        /// When the last of them is killed at the latest.
+        by: Option<Timestamp>,
+        /// Who.
+        holders: Vec<Holder>,
+    },
     /// Its team holds too much already.
     QuotaOfTeam {
         /// The team.
@@ -205,11 +212,22 @@ fn of_waiting(
         return Why::RetryWait(at);
     }
     let request = &job.request;
-    over_quota(state, request)
+    room_is_made(state, id)
+        .or_else(|| over_quota(state, request))
         .or_else(|| no_node(state, request))
         .or_else(|| no_room(state, request, now))
         .or_else(|| not_lent(state, request))
         .unwrap_or_else(|| of_fitting(state, id, now, policy))
+}
+
+fn room_is_made(state: &State, id: JobId) -> Option<Why> {
+    let makes_room = |attempt: &Attempt| {
+        attempt.leaked == 0 && attempt.stop.and_then(|stop| stop.receipt).is_some_and(|to| to.job == id)
+    };
+    let stopping = state.attempts().filter(|(_, attempt)| makes_room(attempt));
+    let holders: Vec<Holder> = stopping.filter_map(|(id, _)| holder(state, id)).collect();
+    let by = holders.iter().map(|holder| holder.expected_end.unwrap_or(Timestamp::MAX)).max()?;
+    Some(Why::RoomIsMade { by: finite(by), holders })
 }
 
 fn over_quota(state: &State, request: &JobRequest) -> Option<Why> {
@@ -285,9 +303,17 @@ fn finite(at: Timestamp) -> Option<Timestamp> {
 fn of_fitting(state: &State, id: JobId, now: Timestamp, policy: Policy) -> Why {
     let free = place::free_rooms(state);
     let shares = Shares::new(state, place::total(&free));
+    let Some((team, entry)) = state.entry(id) else { return Why::Next };
+    let promised = &state.index().promised;
+    if !promised.contains(&id) && !entry.need.fits(left(state, &shares, team, Claim::Borrowed)) {
+        let of_team = |job: &JobId| state.job(*job).is_some_and(|job| job.request.team == team);
+        if let Some(head) = promised.iter().copied().find(of_team) {
+            let starts_at = reserve(state, head, now).and_then(|reservation| finite(reservation.at));
+            return Why::Behind { head, starts_at };
+        }
+    }
     let Some(Head::Waits(head)) = scan_for_head(state, now, &free, &shares) else { return Why::Next };
-    let reservation = state.job(head.key.job).and_then(|row| place::reserve(state, &row.request, now));
-    let (Some(reservation), Some((_, entry))) = (reservation, state.entry(id)) else { return Why::Next };
+    let Some(reservation) = reserve(state, head.key.job, now) else { return Why::Next };
     if Backfill::new(now, free, &reservation).spread(state, &entry).is_none() {
         return Why::Behind { head: head.key.job, starts_at: finite(reservation.at) };
     }

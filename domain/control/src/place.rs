@@ -2,7 +2,7 @@
 
 use facts::JobRequest;
 use facts::event::PlacementV1;
-use units::{AttemptId, DeviceIndex, NodeId, Timestamp};
+use units::{AttemptId, DeviceIndex, Nanos, NodeId, Timestamp};
 
 use crate::rows::{Amount, Node};
 use crate::state::State;
@@ -83,6 +83,8 @@ pub(crate) fn place(state: &State, request: &JobRequest, spread: &Spread) -> Vec
 pub(crate) struct Reservation {
     /// The earliest time at which it fits; [`Timestamp::MAX`] is after attempts without limit.
     pub(crate) at: Timestamp,
+    /// How long others may run in its place before.
+    pub(crate) window: Nanos,
     /// What it leaves on each node then.
     pub(crate) spare: Vec<Room>,
     /// The attempts that must end before.
@@ -106,20 +108,25 @@ pub(crate) fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Op
         if releases.peek().is_some_and(|(next, _)| *next == at) {
             continue;
         }
-        let mut spare: Vec<Room> =
+        let rooms: Vec<Room> =
             used.iter().map(|(room, used)| Room { node: room.node, free: room.free.less(*used) }).collect();
-        if let Some(spread) = spread(&spare, request) {
-            for (node, tasks) in spread {
-                let taken = Amount::of(&request.per_task).times(tasks);
-                spare
-                    .iter_mut()
-                    .filter(|room| room.node == node)
-                    .for_each(|room| room.free = room.free.less(taken));
-            }
-            return Some(Reservation { at, spare, after });
+        if let Some(spread) = spread(&rooms, request) {
+            // Whatever has a limit ends before "never".
+            let window = if at == Timestamp::MAX { Nanos(u64::MAX - 1) } else { at.since(now) };
+            return Some(Reservation { at, window, spare: less(rooms, &spread, request), after });
         }
     }
     None
+}
+
+/// What is left of `rooms` where an attempt of `request` is spread so.
+pub(crate) fn less(mut rooms: Vec<Room>, spread: &Spread, request: &JobRequest) -> Vec<Room> {
+    for (node, tasks) in spread {
+        let taken = Amount::of(&request.per_task).times(*tasks);
+        let on_node = rooms.iter_mut().filter(|room| room.node == *node);
+        on_node.for_each(|room| room.free = room.free.less(taken));
+    }
+    rooms
 }
 
 /// The lesser of two views of the same nodes, node by node.

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use facts::event::{ReceiptV1, Reclaim, RightV1, StopOrderedV2, StopReason};
 use facts::{Event, JobRequest};
-use units::{AttemptId, JobId, NodeId, TeamId, Timestamp};
+use units::{AttemptId, JobId, Nanos, NodeId, TeamId, Timestamp};
 
 use crate::admit::Resource;
-use crate::place::{self, Room};
+use crate::place::{self, Reservation, Room};
 use crate::queue::{Entry, Wanted};
 use crate::rows::{Amount, Attempt, Job};
 use crate::share::{Claim, Shares};
@@ -87,8 +87,7 @@ impl<'a> Outlook<'a> {
         let rooms = place::free_rooms(state);
         let shares = Shares::new(state, place::total(&rooms));
         let mut outlook = Self { rooms, shares };
-        let going = Going::of(state);
-        for (id, attempt) in state.attempts().filter(|(_, attempt)| going.has(attempt)) {
+        for (id, attempt) in state.attempts().filter(|(_, attempt)| is_going(attempt)) {
             outlook.frees(&Held::by(state, id, attempt));
         }
         outlook
@@ -97,6 +96,17 @@ impl<'a> Outlook<'a> {
     /// Whether quotas and loans allow that a team takes so much more then.
     pub(crate) fn allows(&self, team: TeamId, need: Amount) -> bool {
         need.fits(self.shares.left(team, Claim::Borrowed))
+    }
+
+    /// Keeps the room that others were stopped for: whatever is started meanwhile would take it, or
+    /// cost another stop. None if it is not enough any more.
+    pub(crate) fn reserve(&self, state: &State, request: &JobRequest, now: Timestamp) -> Option<Reservation> {
+        let spare = place::less(self.rooms.clone(), &place::spread(&self.rooms, request)?, request);
+        let going = state.attempts().filter(|(_, attempt)| is_going(attempt));
+        let ends: Vec<(AttemptId, Timestamp)> =
+            going.map(|(id, attempt)| (id, attempt.expected_end())).collect();
+        let at = ends.iter().map(|(_, end)| *end).max().unwrap_or(now).max(now);
+        Some(Reservation { at, window: Nanos(0), spare, after: ends.into_iter().map(|(id, _)| id).collect() })
     }
 
     fn frees(&mut self, held: &Held) {
@@ -119,27 +129,9 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// Which attempts are about to give back what they hold: those that stop or ended, and those whose
-/// limit strikes before the last that makes room is killed.
-struct Going {
-    by: Option<Timestamp>,
-}
-
-impl Going {
-    fn of(state: &State) -> Self {
-        let promised = &state.index().promised;
-        let makes_room = |attempt: &Attempt| {
-            let receipt = attempt.stop.and_then(|stop| stop.receipt);
-            attempt.leaked == 0 && receipt.is_some_and(|receipt| promised.contains(&receipt.job))
-        };
-        let making_room = state.attempts().filter(|(_, attempt)| makes_room(attempt));
-        Self { by: making_room.map(|(_, attempt)| attempt.expected_end()).max() }
-    }
-
-    fn has(&self, attempt: &Attempt) -> bool {
-        let ends = attempt.stop.is_some() || !attempt.is_live();
-        attempt.leaked == 0 && (ends || Some(attempt.expected_end()) <= self.by)
-    }
+/// Whether an attempt is about to give back what it holds.
+fn is_going(attempt: &Attempt) -> bool {
+    attempt.leaked == 0 && (attempt.stop.is_some() || !attempt.is_live())
 }
 
 /// An attempt that could be stopped.
@@ -174,11 +166,10 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     fn new(state: &'a State, now: Timestamp) -> Self {
         let policy = state.meta().preemption;
-        let going = Going::of(state);
         let sound = || state.attempts().filter(|(_, attempt)| attempt.leaked == 0);
         let receipts = sound().filter_map(|(_, attempt)| attempt.stop?.receipt);
         let waiting = receipts.map(|receipt| receipt.job).find(|job| state.index().promised.contains(job));
-        let stays = sound().filter(|(_, attempt)| !going.has(attempt));
+        let stays = sound().filter(|(_, attempt)| !is_going(attempt));
         let candidate = |(id, attempt): (AttemptId, &'a Attempt)| {
             let job = state.job(attempt.member.job)?;
             let held = Held::by(state, id, attempt);

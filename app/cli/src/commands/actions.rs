@@ -82,6 +82,7 @@ fn explained(told: &Explanation) -> String {
     let waits = told.start.as_ref().filter(|_| told.why.code != "next");
     let Some(start) = waits else { return reason(&told.why) };
     let mut text = reason(&Why { hint: None, until: None, ..told.why.clone() });
+    text.extend(told.preempted.iter().map(|receipt| format!("put back: {}\n", plain(&receipt.text))));
     text.extend(told.ahead.map(|ahead| match ahead {
         0 => "first in the queue\n".to_owned(),
         1 => "1 job is ahead of it\n".to_owned(),

@@ -11,6 +11,7 @@ pub(crate) mod nodes;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod spec;
+pub(crate) mod teams;
 pub(crate) mod tokens;
 pub(crate) mod up;
 pub(crate) mod wait;

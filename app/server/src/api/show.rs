@@ -1,10 +1,12 @@
 //! Rows as JSON, with the names that people know.
 
+use std::collections::BTreeSet;
+
 use control::State;
 use control::Why as Reason;
 use facts::event::{ReceiptV1, RightV1};
 use ops::view::{AttemptRow, JobRow};
-use units::{DeviceIndex, NodeId, SubjectId, Timestamp};
+use units::{DeviceIndex, JobId, NodeId, SubjectId, Timestamp};
 
 use crate::app::App;
 use crate::wire::{
@@ -114,10 +116,11 @@ pub(super) fn show_why(app: &App, reason: &Reason) -> Why {
         Reason::RetryWait(at) => Some(*at),
         Reason::Resources { free_at, .. } => *free_at,
         Reason::Behind { starts_at, .. } => *starts_at,
+        Reason::RoomIsMade { by, .. } => *by,
         _ => None,
     };
     let holders = match reason {
-        Reason::Resources { holders, .. } => holders.as_slice(),
+        Reason::Resources { holders, .. } | Reason::RoomIsMade { holders, .. } => holders.as_slice(),
         _ => &[],
     };
     let holders = holders.iter().map(|holder| Holder {
@@ -162,6 +165,15 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
             ("array-limit", format!("{limit} members of its array run, as many as may"), None)
         }
         Reason::RetryWait(_) => plain("back-off", "it ended and waits for its next try"),
+        Reason::RoomIsMade { holders, .. } => {
+            let jobs: BTreeSet<JobId> = holders.iter().map(|holder| holder.member.job).collect();
+            let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+            let told = match jobs.as_slice() {
+                [job] => format!("job {job} was told to stop"),
+                jobs => format!("jobs {} were told to stop", jobs.join(", ")),
+            };
+            ("room-is-made", format!("room is made for it: {told}"), None)
+        }
         Reason::NotLent { team, resource, free, kept, need } => (
             "not-lent",
             format!(

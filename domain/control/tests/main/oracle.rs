@@ -145,22 +145,14 @@ fn eligible(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
     list
 }
 
-/// Attempts that give back what they hold soon: whatever stops or ended, and whatever its limit ends
-/// before the last that makes room for a waiting job is killed.
-fn coming(state: &State, now: Timestamp) -> BTreeSet<AttemptId> {
-    let tasks = |id: AttemptId| state.tasks_of(id).map(|(_, task)| task);
-    let is_stuck = |id: AttemptId| tasks(id).any(|task| task.leaked.is_some() && task.freed.is_none());
-    let sound: Vec<_> = state.attempts().filter(|(id, _)| !is_stuck(*id)).collect();
-    let promised = |id: JobId| state.job(id).is_some_and(|job| job.promised && job.ended.is_none());
-    let makes_room =
-        |row: &Attempt| row.stop.and_then(|stop| stop.receipt).is_some_and(|to| promised(to.job));
-    let making_room = sound.iter().filter(|(_, row)| makes_room(row));
-    let killed = making_room.map(|(id, row)| expected_end(state, *id, row, now)).max();
+/// Attempts that are about to give back what they hold.
+fn coming(state: &State) -> BTreeSet<AttemptId> {
     let is_coming = |(id, row): &(AttemptId, &Attempt)| {
-        let is_over = row.stop.is_some() || tasks(*id).all(|task| task.end.is_some());
-        is_over || killed.is_some_and(|killed| expected_end(state, *id, row, now) <= killed)
+        let tasks: Vec<_> = state.tasks_of(*id).map(|(_, task)| task).collect();
+        let is_stuck = tasks.iter().any(|task| task.leaked.is_some() && task.freed.is_none());
+        !is_stuck && (row.stop.is_some() || tasks.iter().all(|task| task.end.is_some()))
     };
-    sound.into_iter().filter(is_coming).map(|(id, _)| id).collect()
+    state.attempts().filter(is_coming).map(|(id, _)| id).collect()
 }
 
 /// What a team holds beside the attempts in `gone`.
@@ -203,7 +195,13 @@ fn expected_end(state: &State, id: AttemptId, row: &Attempt, now: Timestamp) -> 
 }
 
 /// When the head fits, and what else fits beside it then.
-fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Option<(Timestamp, Room)> {
+fn reserve(state: &State, job: &Job, now: Timestamp) -> Option<(Timestamp, Room)> {
+    let request = &job.request;
+    // Nobody runs in the place of a job that others were stopped for, however short.
+    let mut promised = room(state, &coming(state));
+    if job.promised && fill(&mut promised, request).is_some() {
+        return Some((Timestamp(i64::MIN), promised));
+    }
     let ends: Vec<_> = state.attempts().map(|(id, row)| (expected_end(state, id, row, now), id)).collect();
     let times: BTreeSet<Timestamp> = ends.iter().map(|(at, _)| *at).collect();
     times.into_iter().find_map(|time| {
@@ -243,7 +241,7 @@ fn in_turn(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
         }
     };
     // A quota may come free with the room that is promised.
-    let coming = coming(state, now);
+    let coming = coming(state);
     let mut promised: Vec<_> = all.iter().filter(|(_, job, _)| job.promised).copied().collect();
     promised.retain(|(_, job, _)| {
         [&nobody, &coming].iter().any(|gone| may_take(state, job.request.team, need(job), true, gone))
@@ -279,7 +277,7 @@ fn start(state: &State, now: Timestamp) -> Option<Event> {
                 return Some(stop);
             }
             head = Some(id);
-            reservation = Some(reserve(state, request, now)?);
+            reservation = Some(reserve(state, job, now)?);
         }
     }
     if head.is_none() { preempt(state, None, now) } else { None }
@@ -308,7 +306,7 @@ fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
     let tasks = |id: AttemptId| state.tasks_of(id).map(|(_, task)| task);
     let is_stuck = |id: AttemptId| tasks(id).any(|task| task.leaked.is_some() && task.freed.is_none());
     let sound = || state.attempts().filter(|(id, _)| !is_stuck(*id));
-    let coming = coming(state, now);
+    let coming = coming(state);
     let promised = |id: JobId| state.job(id).is_some_and(|job| job.promised && job.ended.is_none());
     let mut receipts = sound().filter_map(|(_, row)| row.stop?.receipt).map(|receipt| receipt.job);
     if receipts.find(|other| promised(*other)).is_some_and(|other| other != id) {
