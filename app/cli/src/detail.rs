@@ -128,8 +128,8 @@ fn attempt_row(attempt: &Attempt, job: &Job, zone: &TimeZone) -> Vec<String> {
             format!("{end}: {reason}")
         }
         (None, Some(outcome), _) => {
-            let receipt = attempt.receipt.as_ref().map(|receipt| format!(": {}", plain(&receipt.text)));
-            format!("{}{}", plain(&outcome.text), receipt.unwrap_or_default())
+            let receipt = attempt.receipt.as_ref().filter(|_| outcome.kind == "preempted");
+            plain(receipt.map_or(&outcome.text, |receipt| &receipt.text))
         }
         (None, None, Some(stop)) => format!("stopping ({stop})"),
         (None, None, None) => dash(),

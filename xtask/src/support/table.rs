@@ -78,6 +78,15 @@ const LOCAL: &[Row] = &[
         Proven(&["tests/vm/controllers.sh::another user's job is that user's"]),
     ),
     row(
+        "teams: what was lent is taken back, and its borrower goes on later; the urgent stop the preemptible",
+        HYBRID,
+        Proven(&[
+            "app/cli/tests/main/sharing.rs::what_was_lent_comes_back_and_the_borrower_goes_on_later",
+            "app/cli/tests/main/sharing.rs::the_preemptible_give_way_to_the_urgent_of_their_team",
+            "domain/control/tests/main/preempting.rs::the_stopped_are_enough_and_all_needed",
+        ]),
+    ),
+    row(
         "run: arrays, gangs, dependencies",
         HYBRID,
         Proven(&[

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{Printer, plain, table};
 
-/// Shows teams, a line for each thing that is shared.
+/// Shows teams, with a line for each thing that is limited or held.
 pub(crate) async fn run(common: &Common, printer: Printer) -> Result<u8, Failure> {
     let teams: Vec<Team> = Client::new(common)?.get("/teams").await?;
     if printer.is_json() {
@@ -59,7 +59,9 @@ fn rows(team: &Team) -> Vec<Vec<String>> {
         },
     ];
     let name = plain(&team.name);
-    shares.into_iter().map(|share| row(name.clone(), &share)).collect()
+    let is_shown = |share: &&Share| share.quota.is_some() || share.held > 0;
+    let rows: Vec<_> = shares.iter().filter(is_shown).map(|share| row(name.clone(), share)).collect();
+    if rows.is_empty() { vec![row(name, &shares[0])] } else { rows }
 }
 
 fn row(team: String, share: &Share) -> Vec<String> {

@@ -13,6 +13,7 @@ mod page;
 mod sbatch;
 mod service;
 mod shapes;
+mod sharing;
 mod spec;
 mod terminal;
 mod upgrade;

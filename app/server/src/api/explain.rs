@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use control::{Forecast, Remedy as Change, Resource};
+use control::{Forecast, Remedy as Change, Resource, Why as Reason};
 use units::{ArrayIndex, JobId, MemberId, Nanos, NodeId};
 
 use super::input::Raw;
@@ -48,7 +48,9 @@ pub(super) async fn of_job(app: &App, id: JobId, index: Option<ArrayIndex>) -> R
         let why = control::why(state, id, index, now, policy);
         let waits = state.job(id).is_some_and(|job| !job.pending.is_empty() || job.retrying > 0);
         let forecast = waits.then(|| control::forecast(state, id, now, policy));
-        let remedies = if waits { control::remedies(state, id, now, policy) } else { Vec::new() };
+        // Where room is being made, nobody needs to do anything.
+        let stuck = waits && !matches!(why, Reason::RoomIsMade { .. });
+        let remedies = if stuck { control::remedies(state, id, now, policy) } else { Vec::new() };
         let names = Names::of(state, &remedies);
         let retry = match index {
             Some(index) => state.retry(MemberId { job: id, index }),
