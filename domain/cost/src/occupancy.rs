@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use facts::event::{NodeDeclaredV1, PlacementV1, StartedV1};
 use facts::{Envelope, Event};
+use serde::{Deserialize, Serialize};
 use units::{AttemptId, DeviceIndex, JobId, NodeId, Rank, Timestamp};
 
 /// What is conserved.
@@ -18,7 +19,7 @@ pub enum Unit {
 }
 
 /// What a unit is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Occupancy {
     /// Nobody's.
     Free,
