@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use cost::{Amounts, Entry, QUARTER, Sums, Tally};
 use facts::Hash32;
 use ops::ports::{Head, StoreError};
 use ops::view::{AttemptRow, Changed, JobFilter, JobRow, JobState, ViewReader, ViewStore};
@@ -16,7 +17,7 @@ use units::{AttemptId, JobId, Seq, SubjectId, TeamId, Timestamp};
 use crate::database::{Errors, touch_private, transact};
 
 /// Raised with every change of the tables or of a row's encoding: an older view is made again.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 const CREATE: &str = "
     CREATE TABLE applied(seq INTEGER NOT NULL, hash BLOB NOT NULL);
@@ -27,6 +28,9 @@ const CREATE: &str = "
     CREATE TABLE label(key TEXT, value TEXT, job INTEGER, PRIMARY KEY(key, value, job)) WITHOUT ROWID;
     CREATE TABLE attempt(id INTEGER PRIMARY KEY, job INTEGER NOT NULL, body BLOB NOT NULL);
     CREATE INDEX attempt_job ON attempt(job, id);
+    CREATE TABLE tally(body BLOB NOT NULL);
+    CREATE TABLE usage(quarter INTEGER, entry TEXT, devices INTEGER NOT NULL, cores INTEGER NOT NULL,
+                       PRIMARY KEY(quarter, entry)) WITHOUT ROWID;
     INSERT INTO applied VALUES (0, zeroblob(32));";
 
 const SETTINGS: &str = "
@@ -72,6 +76,10 @@ impl ViewStore for SqliteView {
                 .optional()
         };
         select().map_err(|error| failed(&self.path, self.applied.seq, error))
+    }
+
+    fn tally(&self) -> Result<Tally, StoreError> {
+        read_tally(&self.db).map_err(|error| failed(&self.path, self.applied.seq, error))
     }
 
     fn write(&mut self, changed: &Changed, applied: Head) -> Result<(), StoreError> {
@@ -129,6 +137,13 @@ impl ViewReader for Reader {
                 .collect()
         };
         self.reading(select())
+    }
+
+    fn usage(&self, since: Timestamp) -> Result<(Sums, Tally), StoreError> {
+        // One transaction: sums and tally are of the same moment.
+        self.reading(
+            self.db.unchecked_transaction().and_then(|db| Ok((read_usage(&db, since)?, read_tally(&db)?))),
+        )
     }
 
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError> {
@@ -199,6 +214,16 @@ fn write(db: &Connection, changed: &Changed, applied: Head) -> rusqlite::Result<
         db.prepare_cached("INSERT OR REPLACE INTO attempt(id, job, body) VALUES (?1, ?2, ?3)")?
             .execute(params![row.id.0.cast_signed(), row.job.0.cast_signed(), encode(row)?])?;
     }
+    for ((quarter, entry), amounts) in &changed.quarters {
+        db.prepare_cached(
+            "INSERT INTO usage(quarter, entry, devices, cores) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET devices = devices + ?3, cores = cores + ?4",
+        )?
+        .execute(params![quarter.0, entry.word(), amounts.devices, amounts.cores])?;
+    }
+    // Its one row, or the first.
+    db.prepare_cached("INSERT OR REPLACE INTO tally(rowid, body) VALUES (1, ?1)")?
+        .execute([encode(&changed.tally)?])?;
     db.prepare_cached("UPDATE applied SET seq = ?1, hash = ?2")?
         .execute(params![applied.seq.0.cast_signed(), applied.hash.0])?;
     Ok(())
@@ -228,6 +253,27 @@ fn read_job(db: &Connection, id: JobId) -> rusqlite::Result<Option<JobRow>> {
     db.prepare_cached("SELECT body FROM job WHERE id = ?1")?
         .query_row([id.0.cast_signed()], |row| decode(row.get_ref(0)?.as_blob()?))
         .optional()
+}
+
+fn read_tally(db: &Connection) -> rusqlite::Result<Tally> {
+    let body = db
+        .prepare_cached("SELECT body FROM tally")?
+        .query_row([], |row| decode(row.get_ref(0)?.as_blob()?))
+        .optional()?;
+    Ok(body.unwrap_or_default())
+}
+
+fn read_usage(db: &Connection, since: Timestamp) -> rusqlite::Result<Sums> {
+    let mut select =
+        db.prepare_cached("SELECT sum(devices), sum(cores) FROM usage WHERE quarter > ?1 AND entry = ?2")?;
+    let before = (since - QUARTER).0;
+    let sum = |entry: Entry| {
+        select.query_row(params![before, entry.word()], |row| {
+            let part = |at| row.get::<_, Option<i64>>(at).map(Option::unwrap_or_default);
+            Ok((entry, Amounts { devices: part(0)?, cores: part(1)? }))
+        })
+    };
+    Entry::ALL.into_iter().map(sum).collect()
 }
 
 fn read_applied(db: &Connection) -> rusqlite::Result<Head> {

@@ -260,7 +260,7 @@ fn fold<'a>(
     envelopes: impl IntoIterator<Item = &'a Envelope>,
     head: Head,
 ) -> Result<Vec<JobId>, StoreError> {
-    let mut projection = Projection::new(view);
+    let mut projection = Projection::new(view)?;
     for envelope in envelopes {
         projection.apply(envelope)?;
     }

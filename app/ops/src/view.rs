@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use cost::{Quarters, Sums, Tally};
 use facts::event::{Next, PlacementV1, ReceiptV1, StopReason};
 use facts::{Envelope, Event, JobRequest, Outcome, TaskExit};
 use serde::{Deserialize, Serialize};
-use units::{ArrayIndex, AttemptId, Bytes, JobId, Seq, SubjectId, TeamId, Timestamp};
+use units::{ArrayIndex, AttemptId, Bytes, Cores, JobId, Seq, SubjectId, TeamId, Timestamp};
 
 use crate::ports::{Head, StoreError};
 
@@ -170,6 +171,8 @@ pub trait ViewStore: Send {
     fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
     /// One attempt.
     fn attempt(&self, id: AttemptId) -> Result<Option<AttemptRow>, StoreError>;
+    /// What devices and cores do.
+    fn tally(&self) -> Result<Tally, StoreError>;
     /// Puts changed rows, all or none, and from then on includes everything up to `applied`.
     fn write(&mut self, changed: &Changed, applied: Head) -> Result<(), StoreError>;
     /// Throws all rows away.
@@ -185,6 +188,10 @@ pub struct Changed {
     pub jobs: BTreeMap<JobId, JobRow>,
     /// Attempts by id.
     pub attempts: BTreeMap<AttemptId, AttemptRow>,
+    /// What devices and cores do.
+    pub tally: Tally,
+    /// What is to be added to what they did.
+    pub quarters: Quarters,
 }
 
 /// Folds events into rows, reading what is kept and holding what changed until it is written:
@@ -202,14 +209,16 @@ pub trait ViewReader: Send {
     fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
     /// A job's attempts, oldest first.
     fn attempts(&self, job: JobId) -> Result<Vec<AttemptRow>, StoreError>;
+    /// What devices and cores did since the quarter of an hour in which `since` lies, and do.
+    fn usage(&self, since: Timestamp) -> Result<(Sums, Tally), StoreError>;
     /// Jobs, newest first.
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, StoreError>;
 }
 
 impl<'a> Projection<'a> {
     /// A projection on top of what is kept.
-    pub fn new(store: &'a dyn ViewStore) -> Self {
-        Self { store, changed: Changed::default() }
+    pub fn new(store: &'a dyn ViewStore) -> Result<Self, StoreError> {
+        Ok(Self { store, changed: Changed { tally: store.tally()?, ..Changed::default() } })
     }
 
     /// What is to be written.
@@ -219,6 +228,15 @@ impl<'a> Projection<'a> {
 
     /// Folds one event in.
     pub fn apply(&mut self, envelope: &Envelope) -> Result<(), StoreError> {
+        let mut cores = Cores(0);
+        if let Event::Started(body) = &envelope.event {
+            self.on_job(envelope, body.job, |row| cores = row.request.per_task.cores)?;
+        }
+        self.changed.tally.apply(envelope, cores, &mut self.changed.quarters);
+        self.rows(envelope)
+    }
+
+    fn rows(&mut self, envelope: &Envelope) -> Result<(), StoreError> {
         let now = envelope.ledger_time;
         match &envelope.event {
             Event::Submitted(body) => {

@@ -11,6 +11,7 @@ mod limits;
 mod output;
 mod show;
 mod submit;
+mod usage;
 
 use std::sync::Arc;
 
@@ -24,7 +25,9 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::wire;
 
-pub(crate) use show::{node_rows, show_job};
+pub(crate) use explain::of_job as explain_job;
+pub(crate) use show::{node_rows, show_attempt, show_job, show_why};
+pub(crate) use usage::since_quarter_of as usage_since;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -51,6 +54,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(output::output))
         .routes(routes!(events::events))
         .routes(routes!(cluster::nodes))
+        .routes(routes!(usage::usage))
         .routes(routes!(cluster::schedulable))
         .routes(routes!(cluster::teams, cluster::set_team))
         .routes(routes!(limits::preemption, limits::set_preemption))

@@ -37,6 +37,7 @@ pub(crate) enum Access {
 /// Every operation of the API and what it needs. An operation that is not here is refused.
 pub(crate) const OPERATIONS: &[(&str, &str, Access)] = &[
     ("GET", "/", Access::Cluster(Action::SeeJobs)),
+    ("GET", "/jobs/{id}", Access::Job(Action::SeeJobs)),
     ("GET", "/login", Access::Public),
     ("GET", "/api/v1/healthz", Access::Public),
     ("GET", "/api/v1/openapi.json", Access::Public),
@@ -54,6 +55,7 @@ pub(crate) const OPERATIONS: &[(&str, &str, Access)] = &[
     ("POST", "/api/v1/jobs/{id}/priority", Access::Job(Action::Control)),
     ("POST", "/api/v1/jobs/{id}/preemptible", Access::Job(Action::Control)),
     ("GET", "/api/v1/events", Access::Cluster(Action::SeeJobs)),
+    ("GET", "/api/v1/usage", Access::Cluster(Action::SeeNodes)),
     ("GET", "/api/v1/nodes", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/nodes/{id}/schedulable", Access::Cluster(Action::Operate)),
     ("GET", "/api/v1/teams", Access::Cluster(Action::SeeNodes)),
@@ -70,6 +72,9 @@ pub(crate) const OPERATIONS: &[(&str, &str, Access)] = &[
     ("DELETE", "/api/v1/tokens/{id}", Access::Token(Action::Control)),
 ];
 
+/// Those of them that people read.
+pub(crate) const PAGES: [&str; 2] = ["/", "/jobs/{id}"];
+
 /// How a connection reached the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
@@ -84,7 +89,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     let (mut parts, body) = request.into_parts();
     match admit(&app, &mut parts).await {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(error) if parts.uri.path() == "/" => page::sign_in(&error),
+        Err(error) if PAGES.contains(&path_of(&parts)) => page::refused(&error),
         Err(error) => error.into_response(),
     }
 }
@@ -119,10 +124,15 @@ async fn admit(app: &Arc<App>, request: &mut Parts) -> Result<(), ApiError> {
 }
 
 fn access_of(request: &Parts) -> Result<Access, ApiError> {
-    let path = request.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    let path = path_of(request);
     let method = if request.method == Method::HEAD { "GET" } else { request.method.as_str() };
-    let known = OPERATIONS.iter().find(|(m, p, _)| *m == method && Some(*p) == path);
+    let known = OPERATIONS.iter().find(|(m, p, _)| *m == method && *p == path);
     known.map(|(.., access)| *access).ok_or_else(|| ApiError::forbidden("nobody may do this"))
+}
+
+/// The path as the router knows it.
+fn path_of(request: &Parts) -> &str {
+    request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str)
 }
 
 async fn id_of(request: &mut Parts) -> Result<String, ApiError> {

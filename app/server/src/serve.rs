@@ -133,6 +133,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, _) = api::router().split_for_parts();
     router
         .route("/", get(page::index))
+        .route("/jobs/{id}", get(page::job))
         .route_layer(from_fn_with_state(Arc::clone(&app), guard))
         .fallback(|| async {
             ApiError::not_found("there is nothing at this address; see /api/v1/openapi.json")

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 pub use answer::{
     Attempt, Device, Explanation, Holder, Job, JobDetail, JobList, Leak, Members, Minted, Node, Outcome,
-    Readiness, Receipt, Remedy, Start, Task, Team, Token, Why,
+    Readiness, Receipt, Remedy, Spent, Start, Task, Team, Token, Usage, Why,
 };
 pub use apply::{
     Action, Apply, Changed, Drift, Drifted, FieldChange, Plan, PlanStep, PriorityClass, Specification, Thing,

@@ -6,4 +6,4 @@ pub mod tally;
 
 pub use balance::{Balance, balance};
 pub use occupancy::{Capacity, Holder, Interval, Meter, Occupancy, Unit};
-pub use tally::{Amounts, Entry, QUARTER, Quarters, Tally};
+pub use tally::{Amounts, Entry, QUARTER, Quarters, Sums, Tally};

@@ -31,6 +31,35 @@ pub enum Entry {
     State(Occupancy),
 }
 
+impl Entry {
+    /// All there are.
+    pub const ALL: [Self; 7] = [
+        Self::Capacity,
+        Self::State(Occupancy::Free),
+        Self::State(Occupancy::Drained),
+        Self::State(Occupancy::Starting),
+        Self::State(Occupancy::Running),
+        Self::State(Occupancy::Unproven),
+        Self::State(Occupancy::Leaked),
+    ];
+
+    /// The word that programs see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::State(Occupancy::Free) => "free",
+            Self::State(Occupancy::Drained) => "drained",
+            Self::State(Occupancy::Starting) => "starting",
+            Self::State(Occupancy::Running) => "running",
+            Self::State(Occupancy::Unproven) => "unproven",
+            Self::State(Occupancy::Leaked) => "leaked",
+        }
+    }
+}
+
+/// Sums over a window.
+pub type Sums = BTreeMap<Entry, Amounts>;
+
 /// By the start of the quarter.
 pub type Quarters = BTreeMap<(Timestamp, Entry), Amounts>;
 
@@ -40,7 +69,7 @@ pub struct Tally {
     /// Up to when all is counted; none before the first event.
     counted: Option<Timestamp>,
     nodes: BTreeMap<NodeId, Idle>,
-    now: BTreeMap<Entry, Amounts>,
+    now: Sums,
     holds: BTreeMap<Holder, Hold>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cost::{Amounts, Entry, Occupancy, QUARTER, Tally};
 use facts::{Hash32, JobKind, JobRequest, Outcome, Resources, RetryPolicy, StopPolicy};
 use fourplane_store::SqliteView;
 use ops::ports::Head;
@@ -77,6 +78,7 @@ fn changed(
     Changed {
         jobs: jobs.into_iter().map(|row| (row.id, row)).collect(),
         attempts: attempts.into_iter().map(|row| (row.id, row)).collect(),
+        ..Changed::default()
     }
 }
 
@@ -139,6 +141,32 @@ fn rows_come_back_as_put_and_change() {
     assert_eq!(reader.attempts(JobId(6)).unwrap(), [freed]);
     let open = JobFilter { states: vec![JobState::Running], limit: 9, ..JobFilter::default() };
     assert_eq!(reader.jobs(&open).unwrap().len(), 1);
+}
+
+#[test]
+fn time_adds_up_from_the_quarter_asked_for() {
+    let dir = fast_dir();
+    let mut view = SqliteView::open(dir.path()).unwrap();
+    let quarter = |count: i64| Timestamp(count * QUARTER.0.cast_signed());
+    let free = Entry::State(Occupancy::Free);
+    let mut tally = Tally::default();
+    tally.count(quarter(2), &mut BTreeMap::new());
+    for (at, count, devices) in [(1, 1, 5), (2, 1, 7), (3, 2, 100), (4, 2, -30)] {
+        let quarters = BTreeMap::from([((quarter(count), free), Amounts { devices, cores: 1 })]);
+        view.write(&Changed { tally: tally.clone(), quarters, ..Changed::default() }, head(at)).unwrap();
+    }
+    drop(view);
+    let view = SqliteView::open(dir.path()).unwrap();
+    let reader = view.reader().unwrap();
+    let check = |since: Timestamp, devices, cores| {
+        let (sums, known) = reader.usage(since).unwrap();
+        assert_eq!((sums[&free], &known), (Amounts { devices, cores }, &tally), "{since:?}");
+        assert_eq!(sums[&Entry::Capacity], Amounts::default());
+    };
+    check(Timestamp(0), 82, 4);
+    check(quarter(2), 70, 2);
+    check(Timestamp(quarter(3).0 - 1), 70, 2);
+    check(quarter(3), 0, 0);
 }
 
 #[test]

@@ -41,6 +41,11 @@ impl Browser {
 
     /// One command to the driver; its answer must be a success.
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.try_call(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// One command to the driver.
+    fn try_call(&self, method: &str, path: &str, body: &Value) -> Result<Value, Value> {
         let body = if method == "POST" { body.to_string() } else { String::new() };
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
@@ -59,8 +64,7 @@ impl Browser {
         let mut answer = vec![0; length];
         reader.read_exact(&mut answer).unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert!(answer["value"]["error"].is_null(), "{method} {path}: {answer}");
-        answer["value"].clone()
+        if answer["value"]["error"].is_null() { Ok(answer["value"].clone()) } else { Err(answer) }
     }
 
     fn post(&self, what: &str, body: &Value) -> Value {
@@ -92,6 +96,20 @@ impl Browser {
         eventually(&format!("job {job} shows {text:?}"), || {
             self.eval(&row).as_str().is_some_and(|row| row.contains(text))
         });
+    }
+
+    /// Clicks what a selector finds first.
+    pub(crate) fn click(&self, selector: &str) {
+        let click = format!(
+            "const found = document.querySelector(\"{selector}\"); setTimeout(() => found?.click()); return !!found"
+        );
+        eventually(&format!("{selector} is there"), || self.eval(&click) == true);
+    }
+
+    /// Answers the question that the page asks.
+    pub(crate) fn answer(&self, yes: bool) {
+        let path = format!("{}/alert/{}", self.session, if yes { "accept" } else { "dismiss" });
+        eventually("the page asks", || self.try_call("POST", &path, &json!({})).is_ok());
     }
 
     /// A screen of this width, and light or dark colours.

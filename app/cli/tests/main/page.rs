@@ -46,17 +46,58 @@ fn the_page_lives_in_a_real_browser() {
     browser.row_shows(&fails, "exited with code 3");
     assert_eq!(browser.eval("return window.same"), true, "it was never loaded anew");
 
+    let home = browser.eval("return location.origin + '/'");
+    let home = home.as_str().unwrap();
+    let holds = world.submit(&["--gpus", "2", "--time", "2h", "--name", "holds", "--", "sleep", "600"]);
+    browser.row_shows(&holds, "running");
+    let waits = world.submit(&["--gpus", "1", "--name", "waits", "--", "true"]);
+    browser.row_shows(&waits, "it lacks 1 GPU");
+    for shown in ["GPU-hours since 00:00", "simulated", "not measured", "fourplane nodes"] {
+        browser.shows(shown);
+    }
+    browser.click(&format!("a[href='/jobs/{waits}']"));
+    browser.shows("it lacks 1 GPU");
+    browser.shows(&format!("fourplane cancel {holds}"));
+    looks_well(&browser, "why");
+    browser.click(&format!("a[href='/jobs/{holds}']"));
+    browser.shows("What it asked for");
+    browser.click("button");
+    browser.answer(false);
+    assert_eq!(world.job(&holds)["state"], "running", "a no is a no");
+    browser.click("button");
+    browser.answer(true);
+    browser.shows("cancelled by");
+    assert_eq!(browser.eval("return document.querySelector('button')"), json!(null));
+    looks_well(&browser, "cancelled");
+    browser.click("h1 a");
+    browser.row_shows(&waits, "completed");
+    assert_eq!(world.run(&["drain", "--reason", "a fan is loud"]).code, 0);
+    // A drain changes no job: a page that is opened shows it.
+    browser.open(home);
+    browser.shows("takes no new work: a fan is loud");
+    browser.shows("Needs attention");
+    assert_eq!(world.run(&["resume"]).code, 0);
+    browser.open(&format!("{home}jobs/4000"));
+    browser.shows("there is no job 4000");
+    assert_eq!(json!(browser.complaints().len()), json!(1), "the browser tells of a 404");
+    browser.open(home);
+
     let long = "long-name-".repeat(1_000);
     let long = world.submit(&["--hold", "--name", &long, "--", "true"]);
     browser.row_shows(&long, "held");
     let many = world.submit(&["--array", "0-999", "--name", "many words in a name", "--", "sleep", "600"]);
     browser.row_shows(&many, "waiting");
+    looks_well(&browser, "first");
+    assert_eq!(json!(browser.complaints()), json!([]), "its own policy lets it do what it does");
+}
+
+/// At the width of a desktop and of a phone, in light and in dark.
+fn looks_well(browser: &Browser, name: &str) {
     for (width, scheme) in [(1_200, "light"), (1_200, "dark"), (360, "light"), (360, "dark")] {
         browser.screen(width, scheme);
-        assert_eq!(browser.eval(TOO_WIDE), false, "{width} {scheme}");
+        assert_eq!(browser.eval(TOO_WIDE), false, "{name} {width} {scheme}");
         let contrast = browser.eval(CONTRAST).as_f64().unwrap();
-        assert!(contrast >= 4.5, "{width} {scheme}: a contrast of {contrast}");
-        browser.picture(&format!("{width}-{scheme}"));
+        assert!(contrast >= 4.5, "{name} {width} {scheme}: a contrast of {contrast}");
+        browser.picture(&format!("{name}-{width}-{scheme}"));
     }
-    assert_eq!(json!(browser.complaints()), json!([]), "its own policy lets it do what it does");
 }

@@ -70,7 +70,7 @@ pub(super) struct LoginParams {
     responses((status = 303, description = "Signed in"), (status = 401, description = "The link is used up")))]
 pub(super) async fn login(State(app): State<Arc<App>>, Params(params): Params<LoginParams>) -> Response {
     let Some(link) = app.links.take(&params.token, now()) else {
-        return page::sign_in(&ApiError::unauthorized(
+        return page::refused(&ApiError::unauthorized(
             "this link was used already, or is older than ten minutes",
         ));
     };
@@ -78,7 +78,7 @@ pub(super) async fn login(State(app): State<Arc<App>>, Params(params): Params<Lo
     let session = Grant { created, expires: created + SESSION_LIFE, ..link };
     let secret = match app.sessions.sign_in(&app.handle, session).await {
         Ok(secret) => secret,
-        Err(error) => return page::sign_in(&error),
+        Err(error) => return page::refused(&error),
     };
     let age = SESSION_LIFE.as_secs();
     let cookie = format!("{COOKIE_NAME}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age}");

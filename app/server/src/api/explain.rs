@@ -43,7 +43,7 @@ pub(super) async fn preflight(
 }
 
 /// All there is to say of one that is known.
-pub(super) async fn of_job(app: &App, id: JobId, index: Option<ArrayIndex>) -> Result<Explanation, ApiError> {
+pub(crate) async fn of_job(app: &App, id: JobId, index: Option<ArrayIndex>) -> Result<Explanation, ApiError> {
     let told = ask::suppose(&app.handle, move |state, now, policy| {
         let why = control::why(state, id, index, now, policy);
         let waits = state.job(id).is_some_and(|job| !job.pending.is_empty() || job.retrying > 0);

@@ -60,7 +60,7 @@ fn elapsed(started: Option<Timestamp>, ended: Option<Timestamp>, now: Timestamp)
 }
 
 /// An attempt's row as JSON, as of the ledger time `now`.
-pub(super) fn show_attempt(app: &App, row: &AttemptRow, now: Timestamp) -> Attempt {
+pub(crate) fn show_attempt(app: &App, row: &AttemptRow, now: Timestamp) -> Attempt {
     let tasks = (0_u32..).zip(&row.tasks).map(|(rank, placement)| Task {
         rank,
         node: placement.node.0,
@@ -110,7 +110,7 @@ pub(super) fn show_receipt(app: &App, receipt: &ReceiptV1) -> Receipt {
 }
 
 /// A scheduler's reason as JSON.
-pub(super) fn show_why(app: &App, reason: &Reason) -> Why {
+pub(crate) fn show_why(app: &App, reason: &Reason) -> Why {
     let until = match reason {
         Reason::Running { until, .. } => *until,
         Reason::RetryWait(at) => Some(*at),

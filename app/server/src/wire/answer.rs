@@ -311,6 +311,33 @@ pub struct Device {
     pub leaked: bool,
 }
 
+/// What devices and cores did in a window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// Its start: that of a quarter of an hour.
+    pub since: Time,
+    /// Its end.
+    pub until: Time,
+    /// Whether the devices are made up for a rehearsal.
+    pub simulated: bool,
+    /// Nanoseconds of devices.
+    pub devices: Spent,
+    /// Nanoseconds of cores.
+    pub cores: Spent,
+}
+
+/// Where time went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Spent {
+    /// What there was.
+    pub capacity_ns: i64,
+    /// In each state: `free`, `drained`, `starting`, `running` (what it was good for is not
+    /// measured), `unproven` (ended, and not proven free) or `leaked`.
+    pub states: BTreeMap<String, i64>,
+    /// What there was less all states; anything but 0 is a mistake of the server's.
+    pub residue_ns: i64,
+}
+
 /// A team, its quota and what it holds. `null` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Team {
