@@ -6,4 +6,5 @@ mod fixture;
 mod jobs;
 mod openapi;
 mod output;
+mod pages;
 mod sockets;

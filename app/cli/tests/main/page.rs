@@ -52,7 +52,7 @@ fn the_page_lives_in_a_real_browser() {
     browser.row_shows(&holds, "running");
     let waits = world.submit(&["--gpus", "1", "--name", "waits", "--", "true"]);
     browser.row_shows(&waits, "it lacks 1 GPU");
-    for shown in ["GPU-hours since 00:00", "simulated", "not measured", "fourplane nodes"] {
+    for shown in ["GPU time since 00:00", "simulated", "not measured", "fourplane nodes"] {
         browser.shows(shown);
     }
     browser.click(&format!("a[href='/jobs/{waits}']"));

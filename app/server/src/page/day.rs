@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use units::Timestamp;
+use units::{Nanos, Timestamp};
 
 use crate::api::usage_since;
 use crate::app::App;
@@ -11,8 +11,6 @@ use crate::wire::{Spent, Usage};
 
 /// The bar's width in its own units.
 const WIDTH: i64 = 10_000;
-/// Nanoseconds of an hour.
-const HOUR: f64 = 3_600e9;
 
 /// The states in the order of the bar, each with its words for people.
 const WORDS: [(&str, &str); 6] = [
@@ -40,7 +38,7 @@ pub(super) struct Day {
 pub(super) struct Part {
     pub(super) state: &'static str,
     pub(super) words: &'static str,
-    pub(super) hours: String,
+    pub(super) time: String,
     pub(super) percent: String,
     /// Where it begins in the bar, and how wide it is, of [`WIDTH`].
     pub(super) from: i64,
@@ -69,7 +67,7 @@ impl Day {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 fn parts(spent: &Spent) -> Vec<Part> {
     let whole = spent.capacity_ns.max(1);
     let scaled =
@@ -86,7 +84,7 @@ fn parts(spent: &Spent) -> Vec<Part> {
         parts.push(Part {
             state,
             words,
-            hours: format!("{:.2}", time as f64 / HOUR),
+            time: Nanos(u64::try_from(time).unwrap_or(0)).to_string(),
             percent: format!("{:.1}", 100.0 * time as f64 / whole as f64),
             from,
             width: until - from,
@@ -109,10 +107,10 @@ mod tests {
         let spent = Spent { capacity_ns: 7 * 3_600_000_000_000, states, residue_ns: 0 };
         let parts = parts(&spent);
         let shown: Vec<_> =
-            parts.iter().map(|part| (part.state, part.hours.as_str(), part.percent.as_str())).collect();
+            parts.iter().map(|part| (part.state, part.time.as_str(), part.percent.as_str())).collect();
         assert_eq!(
             shown,
-            [("running", "2.00", "28.6"), ("drained", "4.00", "57.1"), ("free", "1.00", "14.3")]
+            [("running", "02:00:00", "28.6"), ("drained", "04:00:00", "57.1"), ("free", "01:00:00", "14.3")]
         );
         let end = parts.iter().fold(0, |end, part| {
             assert_eq!(part.from, end);

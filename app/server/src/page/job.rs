@@ -42,6 +42,15 @@ impl Page {
         instant.to_zoned_datetime(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
     }
 
+    /// What each of its tasks gets.
+    fn needs(&self) -> String {
+        let many = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let job = &self.job;
+        let tasks = (job.tasks > 1).then(|| format!("{} tasks, each ", job.tasks)).unwrap_or_default();
+        let gpus = if job.gpus > 0 { format!(", {}", many(job.gpus.into(), "GPU")) } else { String::new() };
+        format!("{tasks}{}, {}{gpus}", many(job.cores.into(), "core"), Bytes(job.memory_bytes))
+    }
+
     fn span(ns: Option<&u64>) -> String {
         ns.map_or_else(|| "—".to_owned(), |ns| Nanos(*ns).to_string())
     }
