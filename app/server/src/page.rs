@@ -126,7 +126,7 @@ pub(crate) async fn index(State(app): State<Arc<App>>) -> Result<Response, ApiEr
         })
         .await?;
     let waiting: Vec<JobId> =
-        active.iter().filter(|row| row.state == JobState::Queued).take(REASONS).map(|row| row.id).collect();
+        active.iter().filter(|row| row.state != JobState::Running).take(REASONS).map(|row| row.id).collect();
     let reasons = ask::suppose(&app.handle, move |state, now, policy| {
         let why = |id: JobId| (id, control::why(state, id, None, now, policy));
         waiting.into_iter().map(why).collect::<Vec<_>>()

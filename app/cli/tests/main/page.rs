@@ -66,7 +66,7 @@ fn the_page_lives_in_a_real_browser() {
     assert_eq!(world.job(&holds)["state"], "running", "a no is a no");
     browser.click("button");
     browser.answer(true);
-    browser.shows("cancelled by");
+    browser.shows("cancelled by root");
     assert_eq!(browser.eval("return document.querySelector('button')"), json!(null));
     looks_well(&browser, "cancelled");
     browser.click("h1 a");
@@ -84,7 +84,7 @@ fn the_page_lives_in_a_real_browser() {
 
     let long = "long-name-".repeat(1_000);
     let long = world.submit(&["--hold", "--name", &long, "--", "true"]);
-    browser.row_shows(&long, "held");
+    browser.row_shows(&long, "somebody holds it");
     let many = world.submit(&["--array", "0-999", "--name", "many words in a name", "--", "sleep", "600"]);
     browser.row_shows(&many, "waiting");
     looks_well(&browser, "first");

@@ -46,7 +46,7 @@ impl Page {
     fn needs(&self) -> String {
         let many = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let job = &self.job;
-        let tasks = (job.tasks > 1).then(|| format!("{} tasks, each ", job.tasks)).unwrap_or_default();
+        let tasks = if job.tasks > 1 { format!("{} tasks, each ", job.tasks) } else { String::new() };
         let gpus = if job.gpus > 0 { format!(", {}", many(job.gpus.into(), "GPU")) } else { String::new() };
         format!("{tasks}{}, {}{gpus}", many(job.cores.into(), "core"), Bytes(job.memory_bytes))
     }

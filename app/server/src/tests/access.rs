@@ -178,7 +178,7 @@ async fn the_page_works_empty_and_full_and_escapes_what_users_write() {
     assert!(empty.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
     let job = ann.submit(json!({"gpus": 1, "name": "<script>alert(1)</script>"})).await;
     let full = ann.get("/").await;
-    assert!(full.text().contains(&format!("job {job} of uid:{ANN}")), "the device names its holder");
+    assert!(full.text().contains(&format!("job {job}</a> of uid:{ANN}")), "the device names its holder");
     assert!(full.text().contains("1 of 8 cores") && full.text().contains("simulated"));
     assert!(!full.text().contains("<script>alert") && !full.text().contains("echo hello"));
     server.node.end_all(3);
