@@ -100,6 +100,9 @@ pub(crate) enum Command {
     /// Make, list and take back tokens
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Report what capacity was used for
+    #[command(subcommand)]
+    Report(ReportCommand),
     /// Check the server's log
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -302,6 +305,17 @@ pub(crate) enum TokenCommand {
         /// Their ids
         #[arg(required = true)]
         ids: Vec<String>,
+    },
+}
+
+/// `report`
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ReportCommand {
+    /// The time of GPUs and cores by state; all states sum to what there was
+    Usage {
+        /// From the quarter of an hour with this time on; a day ago if not given: now-7d, 2026-11-30, RFC 3339
+        #[arg(long, value_parser = values::moment, value_name = "TIME")]
+        since: Option<jiff::Timestamp>,
     },
 }
 

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::cli::{AuditCommand, Cli, Command};
+use crate::cli::{AuditCommand, Cli, Command, ReportCommand};
 use crate::failure::{Doing, Failure, USAGE};
 use crate::locate::Surroundings;
 use crate::output::Printer;
@@ -103,7 +103,7 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
 
 /// The commands that ask a server.
 async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
-    use commands::{actions, apply, jobs, logs, nodes, run, shell, teams, tokens, wait};
+    use commands::{actions, apply, jobs, logs, nodes, report, run, shell, teams, tokens, wait};
     let common = &cli.common;
     match &cli.command {
         Command::Run(args) => run::run(common, printer, args).await,
@@ -125,6 +125,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Resume { node } => nodes::set_schedulable(common, printer, node.as_deref(), true, "").await,
         Command::Apply(args) => apply::apply(common, printer, args).await,
         Command::Drift => apply::drift(common, printer).await,
+        Command::Report(ReportCommand::Usage { since }) => report::usage(common, printer, *since).await,
         Command::Login => tokens::login(common, printer).await,
         Command::Token(command) => tokens::token(common, printer, command).await,
         Command::Up(_)

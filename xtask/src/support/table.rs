@@ -190,6 +190,14 @@ const LOCAL: &[Row] = &[
         Proven(&["app/cli/tests/main/control.rs::a_drained_node_finishes_what_it_has_and_takes_nothing_new"]),
     ),
     row(
+        "report usage",
+        HYBRID,
+        Proven(&[
+            "app/server/src/tests/pages.rs::the_time_of_all_units_is_whole",
+            "app/cli/tests/main/readme.rs::the_session_of_the_readme_is_real",
+        ]),
+    ),
+    row(
         "check, explain, schema",
         ANY,
         Proven(&[

@@ -8,6 +8,7 @@ pub(crate) mod inventory;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod nodes;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod spec;

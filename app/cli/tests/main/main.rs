@@ -10,6 +10,7 @@ mod first;
 mod inventory;
 mod network;
 mod page;
+mod readme;
 mod sbatch;
 mod service;
 mod shapes;

@@ -12,21 +12,12 @@ use crate::wire::{Spent, Usage};
 /// The bar's width in its own units.
 const WIDTH: i64 = 10_000;
 
-/// The states in the order of the bar, each with its words for people.
-const WORDS: [(&str, &str); 6] = [
-    ("running", "held by jobs; what it was good for: not measured"),
-    ("starting", "about to start"),
-    ("unproven", "ended, not proven free"),
-    ("leaked", "lost to jobs that left something behind"),
-    ("drained", "drained"),
-    ("free", "free"),
-];
-
 /// A bar of states and its legend.
 pub(super) struct Day {
     /// `GPU` or `core`.
     pub(super) unit: &'static str,
     pub(super) simulated: bool,
+    pub(super) date: String,
     /// When the day began, with its zone.
     pub(super) since: String,
     pub(super) parts: Vec<Part>,
@@ -56,14 +47,21 @@ impl Day {
         let midnight = local.start_of_day().unwrap_or(local);
         let begin = i64::try_from(midnight.timestamp().as_nanosecond()).map_or(now, Timestamp);
         let usage = usage_since(app, begin).await?;
-        Ok(Self::of(&usage, midnight.strftime("%H:%M %Z").to_string()))
+        Ok(Self::of(&usage, &midnight))
     }
 
-    fn of(usage: &Usage, since: String) -> Self {
+    fn of(usage: &Usage, midnight: &jiff::ZonedDateTime) -> Self {
         let has_devices = usage.devices.capacity_ns > 0;
         let (unit, spent) = if has_devices { ("GPU", &usage.devices) } else { ("core", &usage.cores) };
         let simulated = usage.simulated && has_devices;
-        Self { unit, simulated, since, parts: parts(spent), residue_ns: spent.residue_ns }
+        Self {
+            unit,
+            simulated,
+            date: midnight.strftime("%Y-%m-%d").to_string(),
+            since: midnight.strftime("%H:%M %Z").to_string(),
+            parts: parts(spent),
+            residue_ns: spent.residue_ns,
+        }
     }
 }
 
@@ -74,7 +72,7 @@ fn parts(spent: &Spent) -> Vec<Part> {
         |time: i64| i64::try_from(i128::from(time) * i128::from(WIDTH) / i128::from(whole)).unwrap_or(0);
     let mut before = 0;
     let mut parts = Vec::new();
-    for (state, words) in WORDS {
+    for (state, words) in Spent::STATES {
         let time = spent.states.get(state).copied().unwrap_or(0);
         if time == 0 {
             continue;
@@ -121,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_state_has_its_words() {
-        let words: BTreeMap<_, _> = WORDS.into();
+        let words: BTreeMap<_, _> = Spent::STATES.into();
         for entry in cost::Entry::ALL {
             assert!(entry == cost::Entry::Capacity || words.contains_key(entry.word()), "{entry:?}");
         }

@@ -338,6 +338,18 @@ pub struct Spent {
     pub residue_ns: i64,
 }
 
+impl Spent {
+    /// The states in the order in which they are shown, each with its words for people.
+    pub const STATES: [(&str, &str); 6] = [
+        ("running", "held by jobs; what it was good for: not measured"),
+        ("starting", "about to start"),
+        ("unproven", "ended, not proven free"),
+        ("leaked", "lost to jobs that left something behind"),
+        ("drained", "drained"),
+        ("free", "free"),
+    ];
+}
+
 /// A team, its quota and what it holds. `null` is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Team {
