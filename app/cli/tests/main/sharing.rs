@@ -29,7 +29,9 @@ fn what_was_lent_comes_back_and_the_borrower_goes_on_later() {
     assert_eq!(world.run(&["apply", "--yes"]).code, 0);
     let train = ["--team", "research", "--gpus", "2", "--mem", "1GiB", "--grace", "60s", "train.sh"];
     let jobs: Vec<String> = (0..4).map(|_| world.submit(&train)).collect();
-    jobs.iter().for_each(|job| world.until(job, "running"));
+    for job in &jobs {
+        world.until(job, "running");
+    }
     let owner = world.submit(&["--team", "speech", "--gpus", "2", "--", "sleep", "60"]);
 
     let table = "\
