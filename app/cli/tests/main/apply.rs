@@ -1,9 +1,13 @@
 //! `apply` and `drift`, as a user drives them.
 
+use std::fmt::Write as _;
+use std::process::Stdio;
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::terminal::Desk;
-use crate::world::{Ran, World};
+use crate::world::{Ran, World, ran};
 
 const FIRST: &str = "fourplane: 1
 cluster: aurora
@@ -159,6 +163,83 @@ fn an_apply_outlives_the_server() {
     world.up();
     expect(&world.run(&["apply"]), 0, "aurora: nothing to do\n");
     assert_eq!(world.run(&["drift"]).code, 0);
+}
+
+/// Rounds of the drill; each kills the server a little later in an apply.
+const ROUNDS: u32 = 40;
+
+/// A specification of many things, all of which the other one changes, makes or removes.
+fn many(first: u32, gpus: u32) -> String {
+    let mut text =
+        format!("fourplane: 1\ncluster: aurora\npolicy: {{ preemption: {{ protect: {gpus} h }} }}\nteams:\n");
+    for team in first..first + 20 {
+        writeln!(text, "  - {{ name: team-{team}, quota: {{ gpus: {gpus} }} }}").unwrap();
+    }
+    text.push_str("priorities:\n");
+    for class in first..first + 10 {
+        writeln!(text, "  - {{ name: class-{class}, value: {gpus} }}").unwrap();
+    }
+    text
+}
+
+/// Which of the two the server is like: all of it, or it is a mixture.
+fn standing(world: &World, files: [&str; 2]) -> usize {
+    let codes = files.map(|file| world.run(&["apply", "--dry-run", "-f", file]).code);
+    match codes {
+        [0, 1] => 0,
+        [1, 0] => 1,
+        _ => {
+            panic!("half of an apply: {codes:?}, {}", world.run(&["apply", "--dry-run", "-f", files[0]]).out)
+        }
+    }
+}
+
+#[test]
+fn an_apply_that_is_killed_was_done_or_was_not() {
+    let mut world = World::new();
+    let files = ["one.yaml", "two.yaml"];
+    std::fs::write(world.work().join(files[0]), many(0, 1)).unwrap();
+    std::fs::write(world.work().join(files[1]), many(10, 2)).unwrap();
+    assert_eq!(world.run(&["apply", "--yes", "-f", files[0]]).code, 0);
+    let start = Instant::now();
+    assert_eq!(world.run(&["apply", "--yes", "-f", files[1]]).code, 0);
+    let whole = start.elapsed();
+
+    let (mut now, mut done) = (1, 0);
+    for round in 0..=ROUNDS {
+        let target = 1 - now;
+        let mut command = world.command(&["apply", "--yes", "-f", files[target]]);
+        let mut client = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // In the last round the apply comes to its end first.
+        if round == ROUNDS {
+            assert!(client.wait().unwrap().success());
+        } else {
+            std::thread::sleep(whole * round / ROUNDS);
+        }
+        world.kill_server();
+        // Every other client is killed too; one that lives asks the next server again.
+        let lives = round % 2 == 0;
+        if !lives {
+            client.kill().unwrap();
+            client.wait().unwrap();
+        }
+        world.up();
+        let told = lives.then(|| ran(&client.wait_with_output().unwrap()));
+        now = standing(&world, files);
+        assert_eq!(world.run(&["drift"]).code, 0, "round {round}: what is there was applied");
+        if let Some(told) = told {
+            assert!(matches!(told.code, 0 | 125), "round {round}: {told:?}");
+            assert_eq!(told.code == 0, now == target, "round {round}: {told:?}");
+        }
+        done += usize::from(now == target);
+        if now != target {
+            assert_eq!(world.run(&["apply", "--yes", "-f", files[target]]).code, 0);
+            now = standing(&world, files);
+            assert_eq!(now, target, "round {round}");
+        }
+    }
+    assert!((1..=ROUNDS as usize).contains(&done), "it was killed before and after: {done}");
+    assert_eq!(world.run(&["audit", "verify"]).code, 0);
 }
 
 #[test]
