@@ -65,9 +65,9 @@ pub(crate) struct RunArgs {
     /// Start held
     #[arg(short = 'H', long)]
     pub(crate) hold: bool,
-    /// Try again so many times
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub(crate) retries: u32,
+    /// Try again so many times; as the specification says for everybody if not given, else not at all
+    #[arg(long, value_name = "N")]
+    pub(crate) retries: Option<u32>,
     /// After these ends: failure, out-of-memory, time-limit, start-failed, unknown
     #[arg(long, value_parser = values::retry_class, value_delimiter = ',', value_name = "CLASSES")]
     pub(crate) retry_on: Vec<RetryClass>,

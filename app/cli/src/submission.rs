@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use server::wire::{Health, Kind, Retry, Stop, Submit, Text};
+use server::wire::{Health, Kind, RetryAsked, Stop, Submit, Text};
 use units::Nanos;
 
 use crate::cli::{Cli, Command};
@@ -31,12 +31,11 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
     } else {
         Kind::Batch
     };
-    let defaults = Retry::default();
-    submit.retry = Retry {
+    submit.retry = RetryAsked {
         max: args.retries,
-        on: if args.retry_on.is_empty() { defaults.on } else { args.retry_on.clone() },
-        requeue: !args.no_requeue,
-        ..defaults
+        on: Some(args.retry_on.clone()).filter(|on| !on.is_empty()),
+        requeue: args.no_requeue.then_some(false),
+        ..RetryAsked::default()
     };
     submit.name = Some(args.resources.name.clone().unwrap_or(program));
     submit.kind = kind;
@@ -95,7 +94,7 @@ pub(crate) fn of_shell(args: &ShellArgs, printer: Printer) -> Result<Submit, Fai
     submit.argv = argv.iter().map(|word| text(word)).collect();
     submit.kind = Kind::Interactive { idle_limit_ns: args.idle.map(|idle| idle.0) };
     // Whoever sat at the terminal is gone.
-    submit.retry.requeue = false;
+    submit.retry.requeue = Some(false);
     Ok(submit)
 }
 

@@ -18,8 +18,8 @@ pub enum Command {
         request: Box<JobRequest>,
         /// How to launch it.
         launch: Box<LaunchSpec>,
-        /// Whether it may be stopped for more urgent jobs of its team.
-        preemptible: bool,
+        /// What is said about it beside.
+        options: SubmitOptions,
     },
     /// Do not start it.
     Hold(JobId),
@@ -71,6 +71,15 @@ pub enum Command {
     },
     /// Change side tables (people and tokens), which are no part of history.
     Side(Vec<SideWrite>),
+}
+
+/// What is said about a job beside what is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct SubmitOptions {
+    /// Whether it may be stopped for more urgent jobs of its team.
+    pub preemptible: bool,
+    /// Whether its class lets it stop preemptible jobs of its team.
+    pub preempts: bool,
 }
 
 /// A client's idempotency key, hashed together with its principal (decision D21).

@@ -374,6 +374,8 @@ impl<'a> Projection<'a> {
             | Event::TeamRemoved(_)
             | Event::Applied(_)
             | Event::PriorityClassSet(_)
+            | Event::PreemptsSet(_)
+            | Event::RetriesSet(_)
             | Event::PreemptionSet(_) => Ok(()),
         }
     }

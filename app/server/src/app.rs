@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use control::identity::{Action, Principal, Resource, authorize};
+use facts::applied::RetriesSetV1;
 use ops::Handle;
 use ops::api::{Ack, Command, IdemKey, Refusal};
 use ops::ports::{SideTable, StoreError};
@@ -50,7 +51,7 @@ pub(crate) struct App {
     pub(crate) changes: Arc<Changes>,
     pub(crate) listeners: Shares<SubjectId>,
     pub(crate) closing: watch::Receiver<bool>,
-    teams: RwLock<BTreeMap<TeamId, Named>>,
+    settings: RwLock<Settings>,
     memory_per_core: u64,
     readers: Mutex<Vec<Box<dyn ViewReader>>>,
     permits: Semaphore,
@@ -70,15 +71,24 @@ impl Caller {
     }
 }
 
+/// What only an apply or an administrator changes, and each submission needs.
+struct Settings {
+    teams: BTreeMap<TeamId, Named>,
+    retries: RetriesSetV1,
+}
+
+impl Settings {
+    fn of(state: &control::State) -> Self {
+        let named = |team: &control::Team| Named { name: team.name.clone(), removed: team.removed };
+        let teams = state.teams().map(|(id, team)| (id, named(team))).collect();
+        Self { teams, retries: state.retry_defaults() }
+    }
+}
+
 /// A team's name. What its jobs were is told by it when the team is long removed.
 struct Named {
     name: String,
     removed: bool,
-}
-
-fn names(state: &control::State) -> BTreeMap<TeamId, Named> {
-    let named = |team: &control::Team| Named { name: team.name.clone(), removed: team.removed };
-    state.teams().map(|(id, team)| (id, named(team))).collect()
 }
 
 impl App {
@@ -93,12 +103,12 @@ impl App {
         let sessions = Kept::load(&handle, SideTable::Session)?;
         let (answer, answered) = std::sync::mpsc::channel();
         handle.look(Box::new(move |state, _| {
-            let teams = names(state);
+            let settings = Settings::of(state);
             let share =
                 state.nodes().map(|(_, node)| node.capacity.memory / node.capacity.cores.max(1)).min();
-            drop(answer.send((teams, share.unwrap_or(0))));
+            drop(answer.send((settings, share.unwrap_or(0))));
         }));
-        let (teams, memory_per_core) = answered.recv().map_err(|_| Refusal::Stopping)?;
+        let (settings, memory_per_core) = answered.recv().map_err(|_| Refusal::Stopping)?;
         Ok(Arc::new(Self {
             changes: Changes::of(&handle),
             handle,
@@ -109,7 +119,7 @@ impl App {
             sessions,
             listeners: Shares::default(),
             closing,
-            teams: RwLock::new(teams),
+            settings: RwLock::new(settings),
             memory_per_core,
             readers: Mutex::default(),
             permits: Semaphore::new(READERS),
@@ -173,20 +183,25 @@ impl App {
 
     /// What a team is called.
     pub(crate) fn team_name(&self, id: TeamId) -> String {
-        let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
-        teams.get(&id).map_or_else(|| format!("team:{id}"), |team| team.name.clone())
+        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        settings.teams.get(&id).map_or_else(|| format!("team:{id}"), |team| team.name.clone())
     }
 
     /// The team that is called `name`.
     pub(crate) fn team_called(&self, name: &str) -> Option<TeamId> {
-        let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
-        teams.iter().find(|(_, team)| team.name == name && !team.removed).map(|(id, _)| *id)
+        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        settings.teams.iter().find(|(_, team)| team.name == name && !team.removed).map(|(id, _)| *id)
     }
 
-    /// Learns the teams' names again after a change.
-    pub(crate) async fn refresh_teams(&self) -> Result<(), ApiError> {
-        let teams = ask::look(&self.handle, |state, _| names(state)).await?;
-        *self.teams.write().unwrap_or_else(PoisonError::into_inner) = teams;
+    /// What happens to a failed job that does not say it itself.
+    pub(crate) fn retry_defaults(&self) -> RetriesSetV1 {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).retries.clone()
+    }
+
+    /// Learns teams and settings again after a change.
+    pub(crate) async fn refresh(&self) -> Result<(), ApiError> {
+        let settings = ask::look(&self.handle, |state, _| Settings::of(state)).await?;
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
     }
 

@@ -11,7 +11,10 @@ mod time;
 
 use std::collections::BTreeMap;
 
+use facts::RetryPolicy;
+use facts::applied::RetriesSetV1;
 use serde::{Deserialize, Serialize};
+use units::Nanos;
 use utoipa::ToSchema;
 
 pub use answer::{
@@ -87,9 +90,10 @@ pub struct Submit {
     /// What other jobs must have done before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<After>,
-    /// Which ends are tried again.
+    /// Which ends are tried again. What is absent is as the specification that was applied says for
+    /// everybody, else as in `Retry`.
     #[serde(default)]
-    pub retry: Retry,
+    pub retry: RetryAsked,
     /// How it is stopped.
     #[serde(default)]
     pub stop: Stop,
@@ -200,7 +204,7 @@ pub enum Condition {
 
 /// Which ends are tried again, and how soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Retry {
     /// Further attempts after the first.
     pub max: u32,
@@ -214,9 +218,39 @@ pub struct Retry {
     pub requeue: bool,
 }
 
-impl Default for Retry {
-    fn default() -> Self {
-        (&facts::RetryPolicy::default()).into()
+/// Which ends are tried again, as far as somebody says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryAsked {
+    /// Further attempts after the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// For these classes of end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<Vec<RetryClass>>,
+    /// Wait before the first; doubles each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_ns: Option<u64>,
+    /// The longest wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_max_ns: Option<u64>,
+    /// Whether a restart of the node puts it back in the queue, uncounted; true if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<bool>,
+}
+
+impl RetryAsked {
+    /// All of it, with `usual` where nothing was said. Services and terminals have no usual number
+    /// of retries.
+    pub(crate) fn settle(self, usual: RetriesSetV1, kind: &Kind) -> RetryPolicy {
+        let max = if *kind == Kind::Batch { usual.max } else { 0 };
+        RetryPolicy {
+            max: self.max.unwrap_or(max),
+            on: self.on.map_or(usual.on, |on| on.into_iter().map(Into::into).collect()),
+            backoff: self.backoff_ns.map_or(usual.backoff, Nanos),
+            backoff_max: self.backoff_max_ns.map_or(usual.backoff_max, Nanos),
+            requeue: self.requeue.unwrap_or(true),
+        }
     }
 }
 

@@ -235,9 +235,12 @@ pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
         }
         Event::NodeSchedulable(e) => state.node(e.node).map(drop).ok_or(Denial::NoSuchNode(e.node)),
         Event::PreemptibleSet(e) => open_job(state, e.job).map(drop),
-        Event::TeamSet(_) | Event::PreemptionSet(_) | Event::Applied(_) | Event::PriorityClassSet(_) => {
-            Ok(())
-        }
+        Event::PreemptsSet(e) => open_job(state, e.job).map(drop),
+        Event::TeamSet(_)
+        | Event::PreemptionSet(_)
+        | Event::Applied(_)
+        | Event::PriorityClassSet(_)
+        | Event::RetriesSet(_) => Ok(()),
         Event::TeamRemoved(e) => unused_team(state, e.team),
         _ => Err(Denial::Inconsistent),
     }

@@ -142,7 +142,9 @@ impl State {
             Event::HealthChanged(e) => self.health_changed(e)?,
             Event::PreemptionSet(e) => self.put(Row::Meta(Meta { preemption: *e, ..meta })),
             Event::PreemptibleSet(e) => self.change_job(e.job, |job| job.preemptible = e.preemptible)?,
-            Event::PriorityClassSet(e) => self.put(Row::Class(e.name.clone(), e.value)),
+            Event::PriorityClassSet(e) => self.put(Row::Class(e.name.clone(), e.class)),
+            Event::PreemptsSet(e) => self.change_job(e.job, |job| job.preempts = e.preempts)?,
+            Event::RetriesSet(e) => self.put(Row::RetryDefaults(Some(Arc::new(e.clone())))),
             Event::TeamRemoved(e) => self.team_removed(e.team)?,
             Event::Applied(e) => {
                 let AppliedV1 { cluster, resources } = e.clone();
@@ -233,6 +235,7 @@ impl State {
             priority: e.request.priority,
             held: e.request.hold,
             preemptible: false,
+            preempts: false,
             promised: false,
             open: e.request.after.clone(),
             doomed: false,

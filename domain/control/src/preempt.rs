@@ -20,19 +20,27 @@ use crate::state::State;
 /// is urgent enough to stop others of the team. While one job waits for stops, no other gets any.
 pub(crate) fn stop_for(state: &State, head: Option<&Entry>, now: Timestamp) -> Option<Event> {
     let policy = state.meta().preemption;
-    if policy.reclaim == Reclaim::Never && policy.preempts_from.is_none() {
+    let urgent = urgent(state, now);
+    if policy.reclaim == Reclaim::Never && urgent.is_empty() {
         return None;
     }
-    let entries = head.copied().into_iter().chain(urgent(state, now));
+    let entries = head.copied().into_iter().chain(urgent);
     let mut entries = entries.filter(|entry| may_stop(state, entry)).peekable();
     entries.peek()?;
     let scene = Scene::new(state, now);
     entries.find_map(|entry| scene.stop_for(entry.key.job))
 }
 
+/// Whether a job may stop preemptible ones of its team: its class says so, or its priority.
+fn preempts(state: &State, job: &Job) -> bool {
+    job.preempts || state.meta().preemption.preempts_from.is_some_and(|from| job.priority >= from)
+}
+
 /// The first job of each team's queue, where it is urgent enough.
 fn urgent(state: &State, now: Timestamp) -> Vec<Entry> {
-    let Some(from) = state.meta().preemption.preempts_from else { return Vec::new() };
+    if state.meta().preemption.preempts_from.is_none() && state.index().preempting.is_empty() {
+        return Vec::new();
+    }
     let mut first: BTreeMap<TeamId, Entry> = BTreeMap::new();
     for ((team, _), queue) in &state.index().queues {
         let mut unlimited = u32::MAX;
@@ -41,7 +49,7 @@ fn urgent(state: &State, now: Timestamp) -> Vec<Entry> {
             first.insert(*team, entry);
         }
     }
-    let urgent = |entry: &Entry| state.job(entry.key.job).is_some_and(|job| job.priority >= from);
+    let urgent = |entry: &Entry| state.job(entry.key.job).is_some_and(|job| preempts(state, job));
     let mut urgent: Vec<Entry> = first.into_values().filter(urgent).collect();
     urgent.sort_by_key(|entry| entry.key);
     urgent
@@ -55,7 +63,7 @@ fn may_stop(state: &State, entry: &Entry) -> bool {
     let others = || state.teams().filter(|(id, _)| *id != job.request.team);
     let reclaims =
         policy.reclaim != Reclaim::Never && others().any(|(id, _)| shares.borrows(id).next().is_some());
-    reclaims || policy.preempts_from.is_some_and(|from| job.priority >= from)
+    reclaims || preempts(state, job)
 }
 
 /// What an attempt holds, by node and in all.
@@ -264,7 +272,7 @@ impl<'a> Scene<'a> {
         let policy = self.state.meta().preemption;
         let (team, need) = (job.request.team, Amount::of_attempt(&job.request));
         if candidate.attempt.team == team {
-            let urgent = policy.preempts_from.is_some_and(|from| job.priority >= from);
+            let urgent = preempts(self.state, job);
             let below = candidate.job.priority;
             let gives_way =
                 candidate.job.preemptible && candidate.attempt.member.job != id && below < job.priority;

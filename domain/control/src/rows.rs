@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use facts::applied::{ClassV1, RetriesSetV1};
 use facts::event::{DeviceV1, LimitsV1, PreemptionSetV1, ReceiptV1, StopReason, TeamSetV2};
 use facts::{Dependency, Hash32, IndexSet, JobRequest, Outcome, Resources, TaskExit};
 use serde::{Deserialize, Serialize};
@@ -152,6 +153,8 @@ pub struct Job {
     pub held: bool,
     /// Whether it may be stopped for more urgent jobs of its team.
     pub preemptible: bool,
+    /// Whether its class lets it stop preemptible jobs of its team.
+    pub preempts: bool,
     /// Whether others were stopped for it and no member has started since: then it goes first.
     pub promised: bool,
     /// Dependencies not met yet.
@@ -375,7 +378,9 @@ pub(crate) struct Tables {
     pub(crate) changes: BTreeMap<Key, Change>,
     pub(crate) applied: Option<Arc<Applied>>,
     /// Classes of urgency, by name.
-    pub(crate) classes: BTreeMap<String, i32>,
+    pub(crate) classes: BTreeMap<String, ClassV1>,
+    /// What happens to a failed job that does not say it itself; none where nobody set it.
+    pub(crate) retry_defaults: Option<Arc<RetriesSetV1>>,
 }
 
 /// One row of one table, or its absence: the unit of change and of undo.
@@ -390,5 +395,6 @@ pub(crate) enum Row {
     Team(TeamId, Option<Team>),
     Change(Key, Option<Change>),
     Applied(Option<Arc<Applied>>),
-    Class(String, Option<i32>),
+    Class(String, Option<ClassV1>),
+    RetryDefaults(Option<Arc<RetriesSetV1>>),
 }

@@ -6,6 +6,8 @@
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
+use facts::RetryPolicy;
+use facts::applied::{ClassV1, RetriesSetV1};
 use units::{ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, TeamId, Timestamp};
 
 use crate::govern::{Applied, Change, Key as ResourceKey};
@@ -13,7 +15,7 @@ use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 6;
+const SNAPSHOT_VERSION: u8 = 7;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +64,8 @@ pub(crate) struct Index {
     pub(crate) doomed: BTreeSet<JobId>,
     /// Jobs that others were stopped for, and that have not started since.
     pub(crate) promised: BTreeSet<JobId>,
+    /// Jobs whose class lets them stop others of their team.
+    pub(crate) preempting: BTreeSet<JobId>,
     /// Jobs that are over, by when.
     pub(crate) over: BTreeSet<(Timestamp, JobId)>,
     /// A job's retries in the order in which they fall due.
@@ -131,6 +135,9 @@ impl Index {
         }
         if job.promised && job.ended.is_none() {
             mark(&mut self.promised, id, present);
+        }
+        if job.preempts && job.ended.is_none() {
+            mark(&mut self.preempting, id, present);
         }
         if let Some(at) = job.ended {
             mark(&mut self.over, (at, id), present);
@@ -286,6 +293,7 @@ impl State {
             state.swap(Row::Change(key, Some(row)));
         }
         state.swap(Row::Applied(tables.applied));
+        state.swap(Row::RetryDefaults(tables.retry_defaults));
         for (name, row) in tables.classes {
             state.swap(Row::Class(name, Some(row)));
         }
@@ -333,6 +341,7 @@ impl State {
                 let old = replace(&mut tables.classes, name.clone(), new);
                 Row::Class(name, old)
             }
+            Row::RetryDefaults(new) => Row::RetryDefaults(std::mem::replace(&mut tables.retry_defaults, new)),
             Row::Applied(new) => Row::Applied(std::mem::replace(&mut tables.applied, new)),
             Row::Attempt(id, new) => Row::Attempt(
                 id,
@@ -536,9 +545,14 @@ impl State {
         self.tables.applied.as_deref()
     }
 
-    /// Classes of urgency and the priority of their jobs, by name.
-    pub fn priority_classes(&self) -> impl Iterator<Item = (&str, i32)> {
-        self.tables.classes.iter().map(|(name, value)| (name.as_str(), *value))
+    /// Classes of urgency and what they give, by name.
+    pub fn priority_classes(&self) -> impl Iterator<Item = (&str, ClassV1)> {
+        self.tables.classes.iter().map(|(name, class)| (name.as_str(), *class))
+    }
+
+    /// What happens to a failed job that does not say it itself.
+    pub fn retry_defaults(&self) -> RetriesSetV1 {
+        self.tables.retry_defaults.as_deref().cloned().unwrap_or_else(usual_retries)
     }
 
     /// Who changed something last.
@@ -556,6 +570,12 @@ impl State {
         let (_, entry) = self.entry(id)?;
         Some(self.index.queues.values().map(|queue| queue.position(entry.key)).sum())
     }
+}
+
+/// What happens to a failed job where nobody says anything.
+pub(crate) fn usual_retries() -> RetriesSetV1 {
+    let RetryPolicy { max, on, backoff, backoff_max, .. } = RetryPolicy::default();
+    RetriesSetV1 { max, on, backoff, backoff_max }
 }
 
 /// All members that a job can have.

@@ -1,9 +1,11 @@
 //! What an apply set up, as the log keeps it.
 
 use serde::{Deserialize, Serialize};
-use units::TeamId;
+use smallvec::SmallVec;
+use units::{JobId, Nanos, TeamId};
 
 use crate::event::{LimitsV1, PreemptionSetV1};
+use crate::outcome::ExitClass;
 
 /// See [`crate::Event::Applied`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +26,23 @@ pub enum ResourceV1 {
     Preemption(PreemptionSetV1),
     /// A class of urgency.
     Priority(PriorityV1),
+    /// A class of urgency whose jobs may stop preemptible ones of their team.
+    PreemptingPriority(PriorityV1),
+    /// What happens to a failed job that does not say it itself.
+    Retries(RetriesSetV1),
+}
+
+/// See [`crate::Event::RetriesSet`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetriesSetV1 {
+    /// Further attempts after the first, for the classes in `on`.
+    pub max: u32,
+    /// Which classes of end.
+    pub on: SmallVec<[ExitClass; 8]>,
+    /// Wait before the first retry; doubles each time.
+    pub backoff: Nanos,
+    /// The longest wait.
+    pub backoff_max: Nanos,
 }
 
 /// A class of urgency: a priority that everybody may ask for by its name.
@@ -36,6 +55,39 @@ pub struct PriorityV1 {
 }
 
 /// See [`crate::Event::PriorityClassSet`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriorityClassSetV2 {
+    /// Its name.
+    pub name: String,
+    /// What it gives; none takes the class away. Jobs keep what they have.
+    pub class: Option<ClassV1>,
+}
+
+/// What a class of urgency gives its jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassV1 {
+    /// Their priority.
+    pub value: i32,
+    /// Whether they may stop preemptible jobs of their team.
+    pub preempts: bool,
+}
+
+impl From<PriorityClassSetV1> for PriorityClassSetV2 {
+    fn from(old: PriorityClassSetV1) -> Self {
+        Self { name: old.name, class: old.value.map(|value| ClassV1 { value, preempts: false }) }
+    }
+}
+
+/// See [`crate::Event::PreemptsSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreemptsSetV1 {
+    /// The job.
+    pub job: JobId,
+    /// Whether it may stop preemptible ones of its team.
+    pub preempts: bool,
+}
+
+/// See [`crate::Event::PriorityClassSet`]: only read any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriorityClassSetV1 {
     /// Its name.

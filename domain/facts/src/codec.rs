@@ -4,12 +4,13 @@
 use serde::{Deserialize, Serialize};
 use units::{Seq, Timestamp};
 
+use crate::applied::PriorityClassSetV1;
 use crate::envelope::{Actor, Envelope, Hash32, Source};
 use crate::event::{Event, StopOrderedV1, TeamSetV1};
 
 /// How much the events' bytes have grown: the lines of `tests/data/events.golden`, which has one
 /// for each kind, version and variant and only ever gets longer. A program knows all up to its own.
-pub const FORMAT: u32 = 44;
+pub const FORMAT: u32 = 50;
 
 /// Why bytes are no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,9 +97,12 @@ kinds! {
     23 v 1 => PreemptibleSet,
     24 v 1 => TeamRemoved,
     25 v 1 => Applied,
-    26 v 1 => PriorityClassSet;
+    26 v 2 => PriorityClassSet,
+    27 v 1 => PreemptsSet,
+    28 v 1 => RetriesSet;
     5 v 1 => TeamSet from TeamSetV1,
     13 v 1 => StopOrdered from StopOrderedV1,
+    26 v 1 => PriorityClassSet from PriorityClassSetV1,
 }
 
 /// Reads a value that must use up all of `bytes`.

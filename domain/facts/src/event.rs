@@ -9,7 +9,7 @@ use units::{
     Timestamp,
 };
 
-use crate::applied::{AppliedV1, PriorityClassSetV1, TeamRemovedV1};
+use crate::applied::{AppliedV1, PreemptsSetV1, PriorityClassSetV2, RetriesSetV1, TeamRemovedV1};
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
 use crate::job::JobRequest;
@@ -70,7 +70,11 @@ pub enum Event {
     /// A specification was applied.
     Applied(AppliedV1),
     /// A class of urgency, new, changed or gone.
-    PriorityClassSet(PriorityClassSetV1),
+    PriorityClassSet(PriorityClassSetV2),
+    /// Whether a job may stop preemptible ones of its team, whatever its priority.
+    PreemptsSet(PreemptsSetV1),
+    /// What happens to a failed job that does not say it itself.
+    RetriesSet(RetriesSetV1),
 }
 
 /// See [`Event::ServerStarted`].

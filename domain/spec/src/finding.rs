@@ -152,6 +152,8 @@ codes! {
     BoundOrder = 1214 Error,
     /// A price for something else than the field is about.
     WrongBasis = 1215 Error,
+    /// A retry that happens anyway and is not counted.
+    NeverCounted = 1216 Warning,
     /// Fields that are read, and that nothing acts on yet.
     NotEnforced = 1900 Note,
 }

@@ -65,8 +65,8 @@ record! {
         queues: Vec<Queue> { optional, [K11 R5], Checked, "[{name: batch, pools: [train]}]" },
         /// Classes of urgency.
         priorities: Vec<PriorityClass> { optional, [K11], Applied, "[{name: high, value: 100}]" },
-        /// What happens to a job that failed.
-        retries: Option<Retries> { optional, [K17], Later, "{most: 2, classes: [node-failure]}" },
+        /// What happens to a failed job that does not say it itself.
+        retries: Option<Retries> { optional, [K17], Applied, "{most: 2, classes: [failure]}" },
         /// How waiting jobs are chosen.
         policy: Option<Policy> { optional, [K6 K11 Z3], Applied, "{preemption: {protect: 2 h}}" },
         /// How often things break and how long they stay broken, for simulation and sizing.

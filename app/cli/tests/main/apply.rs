@@ -326,3 +326,48 @@ fn a_class_of_urgency_is_asked_for_by_its_name() {
     assert_eq!(world.job(&job)["priority"], 100, "a job keeps what it has");
     assert_eq!(world.run(&["run", "--priority", "high", "--", "true"]).code, 3);
 }
+
+#[test]
+fn a_class_that_preempts_stops_less_urgent_jobs_of_its_team() {
+    let world = World::new();
+    write(
+        &world,
+        "fourplane: 1\ncluster: aurora\npriorities: [{ name: high, value: 100, preempts: true }]\n",
+    );
+    let plan = "create priority high\n  + value: 100\n  + preempts: true\naurora: 1 create\n";
+    expect(&world.run(&["apply", "--yes"]), 0, plan);
+    let gentle = world.submit(&["--cores", "4", "--preemptible", "--", "sleep", "600"]);
+    world.until(&gentle, "running");
+    let usual = world.submit(&["--cores", "4", "--", "true"]);
+    let urgent = world.submit(&["--cores", "4", "--priority", "high", "--", "sleep", "600"]);
+    world.until(&urgent, "running");
+    world.until(&gentle, "queued");
+    world.until(&usual, "queued");
+    assert_eq!(world.run(&["cancel", &urgent, &gentle]).code, 0);
+    assert_eq!(world.run(&["wait", &usual]).code, 0);
+}
+
+#[test]
+fn a_failed_job_is_tried_again_as_the_specification_says() {
+    let mut world = World::new();
+    let retries = "retries: { most: 1, classes: [failure], backoff: 10 ms, longest_backoff: 10 ms }";
+    write(&world, &format!("fourplane: 1\ncluster: aurora\n{retries}\n"));
+    expect(&world.run(&["check"]), 0, "fourplane.yaml: nothing found\n");
+    let plan = "change retries\n  ~ most: 0 -> 1\n  ~ classes: failure, out-of-memory, unknown -> failure\n  \
+                ~ backoff: 1 s -> 10 ms\n  ~ longest_backoff: 5 min -> 10 ms\naurora: 1 change\n";
+    expect(&world.run(&["apply", "--yes"]), 0, plan);
+    let tries = |world: &World, flags: &[&str]| {
+        let id = world.submit(&[flags, &["--", "false"]].concat());
+        assert_eq!(world.run(&["wait", &id]).code, 1);
+        world.job(&id)["tries"].as_array().unwrap().len()
+    };
+    assert_eq!(tries(&world, &[]), 2);
+    assert_eq!(tries(&world, &["--retries", "0"]), 1, "what a job says itself comes first");
+    assert_eq!(tries(&world, &["--retry-on", "time-limit"]), 1);
+    world.kill_server();
+    world.up();
+    assert_eq!(tries(&world, &[]), 2);
+    write(&world, "fourplane: 1\ncluster: aurora\n");
+    assert_eq!(world.run(&["apply", "--yes"]).code, 0);
+    assert_eq!(tries(&world, &[]), 1);
+}

@@ -1,7 +1,7 @@
 //! Requests become events, or are refused.
 
 use control::{Denial, admit, admit_action, govern};
-use facts::applied::AppliedV1;
+use facts::applied::{AppliedV1, PreemptsSetV1};
 use facts::event::{
     CancelRequestedV1, HeldV1, NodeSchedulableV1, PreemptibleSetV1, PrioritySetV1, ReleasedV1, SubmittedV1,
     TeamSetV2,
@@ -10,7 +10,7 @@ use facts::{Actor, Event, Hash32, JobRequest, LaunchSpec, Source};
 use units::JobId;
 
 use super::{Core, Draft, Origin};
-use crate::api::{Ack, Call, Command, IdemKey, OutputRow, Refusal};
+use crate::api::{Ack, Call, Command, IdemKey, OutputRow, Refusal, SubmitOptions};
 use crate::ports::{Head, IdemRow, Lapse, LogStore, SideTable, SideWrite};
 
 impl<S: LogStore> Core<S> {
@@ -73,12 +73,16 @@ impl<S: LogStore> Core<S> {
     ) -> Result<Ack, Refusal> {
         let event = match command {
             Command::Submit { .. } if low_space => return Err(Refusal::LowSpace),
-            Command::Submit { request, launch, preemptible } => {
+            Command::Submit { request, launch, options } => {
                 let ack = self.submit(*request, *launch, origin, draft)?;
-                if let (true, Some(job)) = (preemptible, ack.job) {
-                    let body = PreemptibleSetV1 { job, preemptible };
-                    let origin = Origin { idem_key: None, ..origin };
-                    self.accept(Event::PreemptibleSet(body), origin, draft)?;
+                let Some(job) = ack.job else { return Ok(ack) };
+                let SubmitOptions { preemptible, preempts } = options;
+                let said = [
+                    preemptible.then_some(Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible })),
+                    preempts.then_some(Event::PreemptsSet(PreemptsSetV1 { job, preempts })),
+                ];
+                for event in said.into_iter().flatten() {
+                    self.accept(event, Origin { idem_key: None, ..origin }, draft)?;
                 }
                 return Ok(ack);
             }

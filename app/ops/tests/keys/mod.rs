@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use control::Policy;
 use control::identity::{Principal, Role};
 use facts::{Hash32, JobKind, JobRequest, LaunchSpec, Resources, RetryPolicy, StopPolicy};
-use ops::api::{Ack, Call, Command, IdemKey};
+use ops::api::{Ack, Call, Command, IdemKey, SubmitOptions};
 use ops::core::{Core, Input, NodeFacts, Opening};
 use ops::ports::{ClockReading, LogStore};
 use store::{ModelLog, Room};
@@ -67,7 +67,8 @@ impl Server {
 
     fn submit(&mut self, key: u64) -> Ack {
         let (request, launch) = (Box::new(request()), Box::new(launch()));
-        self.call(Command::Submit { request, launch, preemptible: true }, Some(key))
+        let options = SubmitOptions { preemptible: true, ..SubmitOptions::default() };
+        self.call(Command::Submit { request, launch, options }, Some(key))
     }
 
     fn cancel(&mut self, job: Option<JobId>) {

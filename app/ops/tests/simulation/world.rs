@@ -10,7 +10,7 @@ use facts::{
     ArraySpec, Condition, Dependency, ExitClass, Hash32, IndexSet, JobKind, JobRequest, LaunchSpec,
     Resources, RestartPolicy, RetryPolicy, StopPolicy,
 };
-use ops::api::{Ack, Call, Command, IdemKey, Refusal};
+use ops::api::{Ack, Call, Command, IdemKey, Refusal, SubmitOptions};
 use ops::core::{Core, Input, NodeFacts, Opening};
 use ops::health::HealthReport;
 use ops::ports::{ClockReading, Head, NodeReport};
@@ -353,9 +353,9 @@ impl World {
             stderr: None,
             output_max: None,
         };
-        let preemptible = request.priority == 0;
+        let options = SubmitOptions { preemptible: request.priority == 0, preempts: request.priority > 1 };
         let command =
-            Command::Submit { request: Box::new(request.clone()), launch: Box::new(launch), preemptible };
+            Command::Submit { request: Box::new(request.clone()), launch: Box::new(launch), options };
         self.call(command, Some((number, request)));
     }
 

@@ -75,7 +75,7 @@ pub(super) async fn apply(
             .at("replaces"));
     }
     let ack = app.call(&caller, Command::Apply { cluster, resources, plan }, idem).await?;
-    app.refresh_teams().await?;
+    app.refresh().await?;
     Ok(Json(Done { seq: ack.head.seq.0, hash: hex(&ack.head.hash.0) }))
 }
 

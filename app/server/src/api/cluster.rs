@@ -79,7 +79,7 @@ pub(super) async fn set_team(
     if !is_name {
         return Err(ApiError::malformed("name", "a team's name has 1 to 64 bytes and no comma"));
     }
-    app.refresh_teams().await?;
+    app.refresh().await?;
     let command = Command::SetTeam {
         team: app.team_called(&set.name),
         name: set.name,
@@ -88,7 +88,7 @@ pub(super) async fn set_team(
         lend: limits(set.lend_cores, set.lend_memory_bytes, set.lend_gpus),
     };
     let done = app.done(&caller, command).await?;
-    app.refresh_teams().await?;
+    app.refresh().await?;
     Ok(Json(done))
 }
 

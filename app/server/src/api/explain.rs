@@ -11,7 +11,7 @@ use units::{ArrayIndex, JobId, MemberId, Nanos, NodeId};
 
 use super::input::Raw;
 use super::show::{show_receipt, show_why};
-use super::submit::prepare;
+use super::submit::{Prepared, prepare};
 use crate::app::{App, Caller};
 use crate::ask;
 use crate::error::ApiError;
@@ -25,7 +25,7 @@ pub(super) async fn preflight(
     Extension(caller): Extension<Caller>,
     body: Raw<Submit>,
 ) -> Result<Json<Explanation>, ApiError> {
-    let (request, _) = prepare(&app, &caller, body.read()?).await?;
+    let Prepared { request, .. } = prepare(&app, &caller, body.read()?).await?;
     let tried = ask::suppose(&app.handle, move |state, now, policy| {
         let tried = control::preflight(state, &request, now, policy)?;
         let names = Names::of(state, &tried.remedies);

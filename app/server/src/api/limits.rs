@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
+use facts::applied::ClassV1;
 use ops::api::Command;
 
 use super::input::Input;
@@ -37,7 +38,12 @@ pub(super) async fn set_preemption(
 pub(super) async fn priorities(State(app): State<Arc<App>>) -> Result<Json<Vec<PriorityClass>>, ApiError> {
     let classes = ask::look(&app.handle, |state, _| {
         let classes = state.priority_classes();
-        classes.map(|(name, value)| PriorityClass { name: name.to_owned(), value }).collect()
+        let show = |(name, class): (&str, ClassV1)| PriorityClass {
+            name: name.to_owned(),
+            value: class.value,
+            preempts: class.preempts,
+        };
+        classes.map(show).collect()
     });
     classes.await.map(Json)
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json, extract::State};
 use control::identity::{Action, Resource};
-use facts::{ArraySpec, Hash32, IndexSet, JobRequest, LaunchSpec, Resources};
-use ops::api::{Command, IdemKey};
+use facts::applied::ClassV1;
+use facts::{ArraySpec, Hash32, IndexSet, JobRequest, LaunchSpec, Resources, RetryPolicy};
+use ops::api::{Command, IdemKey, SubmitOptions};
 use units::{Bytes, Cores, Nanos, SubjectId, TeamId};
 
 use super::input::Raw;
@@ -44,9 +45,8 @@ pub(super) async fn submit(
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let idem = idem_key(caller.who.subject, &headers, &body.0)?;
     let body: Submit = body.read()?;
-    let preemptible = body.preemptible;
-    let (request, launch) = prepare(&app, &caller, body).await?;
-    let command = Command::Submit { request: Box::new(request), launch: Box::new(launch), preemptible };
+    let Prepared { request, launch, options } = prepare(&app, &caller, body).await?;
+    let command = Command::Submit { request: Box::new(request), launch: Box::new(launch), options };
     let ack = app.call(&caller, command, idem).await?;
     let job = ack.job.ok_or_else(ApiError::stopping)?;
     let accepted =
@@ -54,23 +54,32 @@ pub(super) async fn submit(
     Ok((StatusCode::CREATED, Json(accepted)))
 }
 
-/// Checks that the caller may submit this at all, and splits it into what is recorded and what is
-/// launched.
-pub(super) async fn prepare(
-    app: &App,
-    caller: &Caller,
-    mut submit: Submit,
-) -> Result<(JobRequest, LaunchSpec), ApiError> {
+/// A submission, taken apart.
+pub(super) struct Prepared {
+    /// What is recorded.
+    pub(super) request: JobRequest,
+    /// What is launched.
+    pub(super) launch: LaunchSpec,
+    /// What is said about it beside.
+    pub(super) options: SubmitOptions,
+}
+
+/// Checks that the caller may submit this at all, and takes it apart.
+pub(super) async fn prepare(app: &App, caller: &Caller, mut submit: Submit) -> Result<Prepared, ApiError> {
     may_run(app, &caller.rights)?;
     if submit.priority > 0 {
         caller.may(Action::Favour, Resource::Cluster).map_err(|error| error.at("priority"))?;
     }
+    let mut options = SubmitOptions { preemptible: submit.preemptible, preempts: false };
     if let Some(class) = submit.priority_class.take() {
-        submit.priority = priority_of(app, class, submit.priority).await?;
+        let class = class_called(app, class, submit.priority).await?;
+        (submit.priority, options.preempts) = (class.value, class.preempts);
     }
     let team = team(app, submit.team.as_deref()).await?;
     let memory = submit.memory_bytes.unwrap_or_else(|| app.memory_share(submit.cores));
-    read(submit, caller.who.subject, team, memory, &caller.rights)
+    let retry = std::mem::take(&mut submit.retry).settle(app.retry_defaults(), &submit.kind);
+    let (request, launch) = read(submit, caller.who.subject, team, memory, retry, &caller.rights)?;
+    Ok(Prepared { request, launch, options })
 }
 
 /// Whether this server can and may start processes with these rights.
@@ -108,7 +117,7 @@ pub(super) fn idem_key(
 async fn team(app: &App, name: Option<&str>) -> Result<TeamId, ApiError> {
     let name = name.unwrap_or("default");
     if app.team_called(name).is_none() {
-        app.refresh_teams().await?;
+        app.refresh().await?;
     }
     app.team_called(name).ok_or_else(|| {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "no-such-team", format!("there is no team {name}"))
@@ -117,17 +126,17 @@ async fn team(app: &App, name: Option<&str>) -> Result<TeamId, ApiError> {
     })
 }
 
-/// The priority of a class. Whoever set it up lets everybody ask for it.
-async fn priority_of(app: &App, class: String, also: i32) -> Result<i32, ApiError> {
+/// What a class gives. Whoever set it up lets everybody ask for it.
+async fn class_called(app: &App, class: String, also: i32) -> Result<ClassV1, ApiError> {
     if also != 0 {
         let message = "a class and a number are given; one of them tells the priority";
         return Err(ApiError::malformed("priority_class", message));
     }
     let classes = ask::look(&app.handle, |state, _| {
-        state.priority_classes().map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>()
+        state.priority_classes().map(|(name, class)| (name.to_owned(), class)).collect::<Vec<_>>()
     });
     let classes = classes.await?;
-    let found = classes.iter().find(|(name, _)| *name == class).map(|(_, value)| *value);
+    let found = classes.iter().find(|(name, _)| *name == class).map(|(_, class)| *class);
     found.ok_or_else(|| {
         let names: Vec<_> = classes.iter().map(|(name, _)| name.as_str()).collect();
         let hint = match names.as_slice() {
@@ -147,9 +156,11 @@ fn read(
     owner: SubjectId,
     team: TeamId,
     memory: u64,
+    retry: RetryPolicy,
     rights: &Rights,
 ) -> Result<(JobRequest, LaunchSpec), ApiError> {
     check_form(&submit)?;
+    check_kind(&submit, &retry)?;
     let array = submit.array.map(|array| -> Result<ArraySpec, ApiError> {
         let wrong = |error: facts::IndexSetError| ApiError::malformed("array.indexes", error.to_string());
         let indexes: IndexSet = array.indexes.parse().map_err(wrong)?;
@@ -167,7 +178,7 @@ fn read(
         priority: submit.priority,
         time_limit: submit.time_limit_ns.map(Nanos),
         after: submit.after.into_iter().map(Into::into).collect(),
-        retry: submit.retry.into(),
+        retry,
         hold: submit.hold,
         stop: submit.stop.into(),
         labels: submit.labels.into(),
@@ -219,7 +230,6 @@ fn check_form(submit: &Submit) -> Result<(), ApiError> {
         "stop.warn.signal",
         "signals are 1 to 64",
     )?;
-    check_kind(submit)?;
     let (most, longest) = LABELS_MAX;
     let fits = |(name, value): (&String, &String)| !name.is_empty() && name.len().max(value.len()) <= longest;
     let labels = submit.labels.len() <= most && submit.labels.iter().all(fits);
@@ -227,14 +237,13 @@ fn check_form(submit: &Submit) -> Result<(), ApiError> {
 }
 
 /// A health check must be possible and must not become a flood; neither may restarts.
-fn check_kind(submit: &Submit) -> Result<(), ApiError> {
+fn check_kind(submit: &Submit, retry: &RetryPolicy) -> Result<(), ApiError> {
     let Kind::Service { port, health, .. } = &submit.kind else { return Ok(()) };
     let ensure = |right: bool, field: &str, message: &str| {
         if right { Ok(()) } else { Err(ApiError::malformed(field, message)) }
     };
-    let retry = &submit.retry;
-    let backoff = retry.backoff_ns.min(retry.backoff_max_ns);
-    ensure(backoff >= SHORTEST_NS, "retry", "a service is started again after 0.1 s or more")?;
+    let backoff = retry.backoff.min(retry.backoff_max);
+    ensure(backoff.0 >= SHORTEST_NS, "retry", "a service is started again after 0.1 s or more")?;
     ensure(*port != Some(0), "kind.service.port", "a port is 1 to 65535")?;
     let Some(health) = health else { return Ok(()) };
     ensure(port.is_some(), "kind.service.health", "a health check needs the service's port")?;

@@ -117,6 +117,8 @@ pub struct PriorityClass {
     pub name: String,
     /// The priority of its jobs; higher starts earlier.
     pub value: i32,
+    /// Whether its jobs may stop less urgent, preemptible ones of their team.
+    pub preempts: bool,
 }
 
 /// What differs from what was last applied.

@@ -24,18 +24,6 @@ impl From<&RetryPolicy> for Retry {
     }
 }
 
-impl From<Retry> for RetryPolicy {
-    fn from(retry: Retry) -> Self {
-        Self {
-            max: retry.max,
-            on: retry.on.into_iter().map(Into::into).collect(),
-            backoff: Nanos(retry.backoff_ns),
-            backoff_max: Nanos(retry.backoff_max_ns),
-            requeue: retry.requeue,
-        }
-    }
-}
-
 /// Two enums with the same variants, converted both ways.
 macro_rules! same {
     ($here:ident, $there:ident: $($variant:ident),+) => {

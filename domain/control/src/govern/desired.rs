@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use facts::applied::{PriorityV1, ResourceV1, TeamV1};
+use facts::ExitClass;
+use facts::applied::{ClassV1, PriorityV1, ResourceV1, RetriesSetV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1, Reclaim};
 use spec::Cluster;
-use spec::model::{Preemption, Quota, Team};
+use spec::model::{Preemption, PriorityClass, Quota, Retries, RetryClass, Team};
 use units::Bytes;
 
-use super::resource::{exact, exact_span, reclaim_word};
+use super::resource::{as_resource, exact, exact_span, reclaim_word, retry_words};
+use crate::state::usual_retries;
 
 /// As many of anything as a specification can write: more than there is, so no limit.
 const MOST: u32 = 1_000_000;
@@ -19,12 +21,11 @@ const MOST_MEMORY: Bytes = Bytes(1_000_000 << 40);
 pub fn desired(cluster: &Cluster) -> Vec<ResourceV1> {
     let teams = cluster.teams.iter().map(|team| ResourceV1::Team(team_of(team)));
     let preemption = cluster.policy.as_ref().and_then(|policy| policy.preemption.as_ref());
-    let classes = cluster
-        .priorities
-        .iter()
-        .map(|class| ResourceV1::Priority(PriorityV1 { name: class.name.to_string(), value: class.value }));
+    let given = |class: &PriorityClass| ClassV1 { value: class.value, preempts: class.preempts };
+    let classes = cluster.priorities.iter().map(|class| as_resource(class.name.as_str(), given(class)));
+    let retries = cluster.retries.iter().map(|retries| ResourceV1::Retries(retries_of(retries)));
     let preemption = preemption.map(|rules| ResourceV1::Preemption(preemption_of(rules)));
-    teams.chain(preemption).chain(classes).collect()
+    teams.chain(preemption).chain(retries).chain(classes).collect()
 }
 
 fn team_of(team: &Team) -> TeamV1 {
@@ -54,9 +55,26 @@ fn preemption_of(rules: &Preemption) -> PreemptionSetV1 {
     PreemptionSetV1 { reclaim, protect, preempts_from, most }
 }
 
+fn retries_of(retries: &Retries) -> RetriesSetV1 {
+    let class = |class: &RetryClass| match class {
+        RetryClass::Failure => Some(ExitClass::Failure),
+        RetryClass::OutOfMemory => Some(ExitClass::OutOfMemory),
+        RetryClass::TimeLimit => Some(ExitClass::TimeLimit),
+        RetryClass::StartFailed => Some(ExitClass::StartFailed),
+        RetryClass::Unknown => Some(ExitClass::Unknown),
+        // Such a job is put back anyway, which `check` says.
+        RetryClass::NodeFailure | RetryClass::Preempted => None,
+    };
+    let mut on: Vec<ExitClass> = retries.classes.iter().filter_map(class).collect();
+    on.sort_unstable();
+    on.dedup();
+    let on = if on.is_empty() { usual_retries().on } else { on.into() };
+    RetriesSetV1 { max: retries.most, on, backoff: retries.backoff, backoff_max: retries.longest_backoff }
+}
+
 /// A specification of `cluster` that asks for `resources`.
 pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
-    let (mut teams, mut policy, mut classes) = (String::new(), String::new(), String::new());
+    let [mut teams, mut policy, mut classes, mut defaults] = [const { String::new() }; 4];
     for thing in resources {
         match thing {
             ResourceV1::Team(team) => {
@@ -66,13 +84,18 @@ pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
             ResourceV1::Priority(PriorityV1 { name, value }) => {
                 writeln!(classes, "  - {{ name: \"{name}\", value: {value} }}")
             }
+            ResourceV1::PreemptingPriority(PriorityV1 { name, value }) => {
+                writeln!(classes, "  - {{ name: \"{name}\", value: {value}, preempts: true }}")
+            }
+            ResourceV1::Retries(retries) => writeln!(defaults, "  {}", retries_text(retries)),
             ResourceV1::Preemption(rules) => {
                 writeln!(policy, "  preemption: {{ {} }}", preemption_text(rules))
             }
         }
         .expect("a string takes all text");
     }
-    let sections = [("teams:\n", teams), ("priorities:\n", classes), ("policy:\n", policy)];
+    let sections =
+        [("teams:\n", teams), ("priorities:\n", classes), ("retries:\n", defaults), ("policy:\n", policy)];
     let written = sections.iter().filter(|(_, text)| !text.is_empty());
     let body: String = written.flat_map(|(head, text)| [*head, text.as_str()]).collect();
     format!("fourplane: 1\ncluster: \"{cluster}\"\n{body}")
@@ -100,6 +123,12 @@ fn quota_text(team: &TeamV1) -> String {
     ];
     let written = fields.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
     written.collect::<Vec<_>>().join(", ")
+}
+
+fn retries_text(retries: &RetriesSetV1) -> String {
+    let RetriesSetV1 { max, on, backoff, backoff_max } = retries;
+    let (on, backoff, longest) = (retry_words(on), exact_span(*backoff), exact_span(*backoff_max));
+    format!("{{ most: {max}, classes: [{on}], backoff: {backoff}, longest_backoff: {longest} }}")
 }
 
 fn preemption_text(rules: &PreemptionSetV1) -> String {

@@ -3,14 +3,17 @@
 use std::fmt;
 
 use facts::Event;
-use facts::applied::{PriorityClassSetV1, PriorityV1, ResourceV1, TeamRemovedV1, TeamV1};
+use facts::ExitClass;
+use facts::applied::{
+    ClassV1, PriorityClassSetV2, PriorityV1, ResourceV1, RetriesSetV1, TeamRemovedV1, TeamV1,
+};
 use facts::event::{LimitsV1, PreemptionSetV1, Reclaim, TeamSetV2};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Nanos, TeamId};
 
 use super::plan::{Field, Step, Thing};
 use crate::rows::{Amount, Team};
-use crate::state::State;
+use crate::state::{State, usual_retries};
 
 /// The team that is always there.
 const DEFAULT_TEAM: &str = "default";
@@ -24,6 +27,8 @@ pub enum Key {
     Preemption,
     /// The class of urgency of this name.
     Priority(String),
+    /// What happens to a failed job that does not say it itself.
+    Retries,
 }
 
 impl Key {
@@ -33,6 +38,7 @@ impl Key {
             Self::Team(_) => "team",
             Self::Preemption => "preemption",
             Self::Priority(_) => "priority",
+            Self::Retries => "retries",
         }
     }
 
@@ -40,7 +46,7 @@ impl Key {
     pub fn name(&self) -> &str {
         match self {
             Self::Team(name) | Self::Priority(name) => name,
-            Self::Preemption => "",
+            Self::Preemption | Self::Retries => "",
         }
     }
 
@@ -51,6 +57,7 @@ impl Key {
             Event::TeamRemoved(e) => state.team(e.team).map(|team| Self::Team(team.name.clone())),
             Event::PreemptionSet(_) => Some(Self::Preemption),
             Event::PriorityClassSet(e) => Some(Self::Priority(e.name.clone())),
+            Event::RetriesSet(_) => Some(Self::Retries),
             _ => None,
         }
     }
@@ -73,14 +80,13 @@ impl Thing for ResourceV1 {
         match self {
             Self::Team(team) => Key::Team(team.name.clone()),
             Self::Preemption(_) => Key::Preemption,
-            Self::Priority(class) => Key::Priority(class.name.clone()),
+            Self::Priority(class) | Self::PreemptingPriority(class) => Key::Priority(class.name.clone()),
+            Self::Retries(_) => Key::Retries,
         }
     }
 
     fn needs(&self) -> Vec<Key> {
-        match self {
-            Self::Team(_) | Self::Preemption(_) | Self::Priority(_) => Vec::new(),
-        }
+        Vec::new()
     }
 
     fn at_rest(&self) -> Option<Self> {
@@ -91,7 +97,8 @@ impl Thing for ResourceV1 {
                 borrow: LimitsV1::NOTHING,
                 lend: LimitsV1::UNLIMITED,
             })),
-            Self::Team(_) | Self::Priority(_) => None,
+            Self::Team(_) | Self::Priority(_) | Self::PreemptingPriority(_) => None,
+            Self::Retries(_) => Some(Self::Retries(usual_retries())),
             Self::Preemption(_) => Some(Self::Preemption(PreemptionSetV1::default())),
         }
     }
@@ -104,8 +111,16 @@ impl Thing for ResourceV1 {
                 limits(["lend", "lend_cores", "lend_memory"], &team.lend, LimitsV1::UNLIMITED),
             ]
             .concat(),
-            Self::Priority(class) => {
-                vec![Field { name: "value", value: class.value.to_string(), usual: false }]
+            Self::Priority(class) => class_fields(class, false),
+            Self::PreemptingPriority(class) => class_fields(class, true),
+            Self::Retries(retries) => {
+                let usual = usual_retries();
+                vec![
+                    field("most", retries.max, usual.max, |most| most.to_string()),
+                    field("classes", retries.on.as_slice(), usual.on.as_slice(), |on| retry_words(on)),
+                    field("backoff", retries.backoff, usual.backoff, exact_span),
+                    field("longest_backoff", retries.backoff_max, usual.backoff_max, exact_span),
+                ]
             }
             Self::Preemption(rules) => {
                 let usual = PreemptionSetV1::default();
@@ -123,6 +138,13 @@ impl Thing for ResourceV1 {
 
 fn field<V: Copy + PartialEq>(name: &'static str, value: V, usual: V, words: impl Fn(V) -> String) -> Field {
     Field { name, value: words(value), usual: value == usual }
+}
+
+fn class_fields(class: &PriorityV1, preempts: bool) -> Vec<Field> {
+    vec![
+        Field { name: "value", value: class.value.to_string(), usual: false },
+        field("preempts", preempts, false, |preempts| preempts.to_string()),
+    ]
 }
 
 fn limits(names: [&'static str; 3], limits: &LimitsV1, usual: LimitsV1) -> Vec<Field> {
@@ -165,19 +187,41 @@ pub(crate) fn reclaim_word(reclaim: Reclaim) -> &'static str {
     }
 }
 
+/// The words of the specification.
+pub(crate) fn retry_words(on: &[ExitClass]) -> String {
+    let word = |class: &ExitClass| match class {
+        ExitClass::Failure => "failure",
+        ExitClass::OutOfMemory => "out-of-memory",
+        ExitClass::TimeLimit => "time-limit",
+        ExitClass::StartFailed => "start-failed",
+        ExitClass::Unknown => "unknown",
+    };
+    on.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
 /// What this server has, of the kinds that a specification describes.
 pub fn observed(state: &State) -> Vec<ResourceV1> {
     let teams =
         state.teams().filter(|(_, team)| !team.removed).map(|(_, team)| ResourceV1::Team(as_fact(team)));
-    let classes = state.priority_classes();
-    let classes =
-        classes.map(|(name, value)| ResourceV1::Priority(PriorityV1 { name: name.to_owned(), value }));
-    teams.chain([ResourceV1::Preemption(state.meta().preemption)]).chain(classes).collect()
+    let classes = state.priority_classes().map(|(name, class)| as_resource(name, class));
+    let always =
+        [ResourceV1::Preemption(state.meta().preemption), ResourceV1::Retries(state.retry_defaults())];
+    teams.chain(always).chain(classes).collect()
 }
 
 fn as_fact(team: &Team) -> TeamV1 {
     let [quota, borrow, lend] = [team.quota, team.borrow, team.lend].map(Amount::as_limits);
     TeamV1 { name: team.name.clone(), quota, borrow, lend }
+}
+
+/// A class of urgency by its name.
+pub(crate) fn as_resource(name: &str, ClassV1 { value, preempts }: ClassV1) -> ResourceV1 {
+    let class = PriorityV1 { name: name.to_owned(), value };
+    if preempts { ResourceV1::PreemptingPriority(class) } else { ResourceV1::Priority(class) }
+}
+
+fn class_set(class: &PriorityV1, given: Option<ClassV1>) -> Event {
+    Event::PriorityClassSet(PriorityClassSetV2 { name: class.name.clone(), class: given })
 }
 
 /// The event that carries out a step; none where nothing but the ownership changes.
@@ -196,12 +240,16 @@ pub fn event(state: &State, step: &Step<ResourceV1>) -> Option<Event> {
             let team: TeamId = state.team_named(&team.name)?;
             Some(Event::TeamRemoved(TeamRemovedV1 { team }))
         }
-        (_, Some(ResourceV1::Priority(PriorityV1 { name, value }))) => {
-            Some(Event::PriorityClassSet(PriorityClassSetV1 { name: name.clone(), value: Some(*value) }))
+        (_, Some(ResourceV1::Priority(class))) => {
+            Some(class_set(class, Some(ClassV1 { value: class.value, preempts: false })))
         }
-        (Some(ResourceV1::Priority(class)), None) => {
-            Some(Event::PriorityClassSet(PriorityClassSetV1 { name: class.name.clone(), value: None }))
+        (_, Some(ResourceV1::PreemptingPriority(class))) => {
+            Some(class_set(class, Some(ClassV1 { value: class.value, preempts: true })))
         }
-        (Some(ResourceV1::Preemption(_)) | None, None) => None,
+        (_, Some(ResourceV1::Retries(retries))) => Some(Event::RetriesSet(RetriesSetV1::clone(retries))),
+        (Some(ResourceV1::Priority(class) | ResourceV1::PreemptingPriority(class)), None) => {
+            Some(class_set(class, None))
+        }
+        (Some(ResourceV1::Preemption(_) | ResourceV1::Retries(_)) | None, None) => None,
     }
 }

@@ -7,9 +7,9 @@ use control::govern::{
     way_back,
 };
 use control::{Denial, State, admit_action};
-use facts::applied::{AppliedV1, PriorityV1, ResourceV1, TeamRemovedV1, TeamV1};
+use facts::applied::{AppliedV1, PriorityV1, ResourceV1, RetriesSetV1, TeamRemovedV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1};
-use facts::{Actor, Envelope, Event, Source};
+use facts::{Actor, Envelope, Event, ExitClass, Source};
 use proptest::prelude::*;
 use units::{Bytes, Nanos, Seq, SubjectId, TeamId, Timestamp};
 
@@ -196,8 +196,9 @@ fn resources() -> impl Strategy<Value = Vec<ResourceV1>> {
     let names = prop::sample::subsequence(vec!["default", "research", "speech", "vision"], 0..=4);
     let teams = (names, prop::collection::vec((limits(), limits(), limits()), 4));
     let preemption = prop::option::of((0_u32..3, 0_u64..3));
-    let classes = prop::collection::btree_map("[a-c]", -2..3, 0..3);
-    (teams, preemption, classes).prop_map(|((names, limits), preemption, classes)| {
+    let classes = prop::collection::btree_map("[a-c]", (-2..3, any::<bool>()), 0..3);
+    let retries = prop::option::of((0_u32..3, 0_u64..3));
+    (teams, preemption, classes, retries).prop_map(|((names, limits), preemption, classes, retries)| {
         let teams = names.into_iter().zip(limits).map(|(name, (quota, borrow, lend))| {
             ResourceV1::Team(TeamV1 { name: name.to_owned(), quota, borrow, lend })
         });
@@ -206,8 +207,16 @@ fn resources() -> impl Strategy<Value = Vec<ResourceV1>> {
             ResourceV1::Preemption(PreemptionSetV1 { most, protect, ..PreemptionSetV1::default() })
         });
         let classes = classes.into_iter();
-        let classes = classes.map(|(name, value)| ResourceV1::Priority(PriorityV1 { name, value }));
-        teams.chain(preemption).chain(classes).collect()
+        let classes = classes.map(|(name, (value, preempts))| {
+            let class = PriorityV1 { name, value };
+            if preempts { ResourceV1::PreemptingPriority(class) } else { ResourceV1::Priority(class) }
+        });
+        let retries = retries.map(|(max, backoff)| {
+            let on = [ExitClass::Failure, ExitClass::TimeLimit].into_iter().collect();
+            let (backoff, backoff_max) = (Nanos::from_secs(backoff), Nanos::from_secs(9));
+            ResourceV1::Retries(RetriesSetV1 { max, on, backoff, backoff_max })
+        });
+        teams.chain(preemption).chain(retries).chain(classes).collect()
     })
 }
 

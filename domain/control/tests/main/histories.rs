@@ -2,6 +2,7 @@
 //! invariants checked after every step.
 
 use control::{Policy, State, decide};
+use facts::applied::PreemptsSetV1;
 use facts::event::{HealthChangedV1, PreemptibleSetV1, PreemptionSetV1, Reclaim, SubmittedV1};
 use facts::{Condition, Event, IndexSet, JobRequest, TaskExit};
 use proptest::prelude::*;
@@ -27,6 +28,7 @@ pub(crate) enum Step {
     Quota(u32, Sharing),
     Preemption(PreemptionSetV1),
     Preemptible(usize, bool),
+    Preempts(usize, bool),
     Pass(u64),
 }
 
@@ -96,6 +98,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (0_u32..2, sharing()).prop_map(|(team, sharing)| Step::Quota(team, sharing)),
         1 => preemption().prop_map(Step::Preemption),
         2 => (which(), prop::bool::weighted(0.8)).prop_map(|(at, preemptible)| Step::Preemptible(at, preemptible)),
+        1 => (which(), prop::bool::weighted(0.8)).prop_map(|(at, preempts)| Step::Preempts(at, preempts)),
         3 => (1_u64..120).prop_map(Step::Pass),
     ]
 }
@@ -181,6 +184,11 @@ pub(crate) fn happen(world: &mut World, step: Step) {
         Step::Preemptible(at, preemptible) => {
             if let Some(job) = choose(&jobs, at) {
                 world.event(Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible }));
+            }
+        }
+        Step::Preempts(at, preempts) => {
+            if let Some(job) = choose(&jobs, at) {
+                world.event(Event::PreemptsSet(PreemptsSetV1 { job, preempts }));
             }
         }
         Step::Pass(secs) => world.now = world.now + Nanos::from_secs(secs),

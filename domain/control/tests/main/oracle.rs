@@ -290,7 +290,7 @@ fn preempt(state: &State, head: Option<JobId>, now: Timestamp) -> Option<Event> 
     let mut teams = BTreeSet::new();
     for (id, job, _) in eligible(state, now) {
         let is_first = teams.insert(job.request.team);
-        if is_first && policy.preempts_from.is_some_and(|from| job.priority >= from) {
+        if is_first && (job.preempts || policy.preempts_from.is_some_and(|from| job.priority >= from)) {
             asking.push(id);
         }
     }
@@ -342,7 +342,8 @@ fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
         }
         let its_job = state.job(row.member.job)?;
         if row.team == team {
-            let urgent = job.priority >= policy.preempts_from? && its_job.priority < job.priority;
+            let may = job.preempts || policy.preempts_from.is_some_and(|from| job.priority >= from);
+            let urgent = may && its_job.priority < job.priority;
             let right = RightV1::Priority { above: job.priority, below: its_job.priority };
             return (urgent && its_job.preemptible && row.member.job != id).then_some(right);
         }

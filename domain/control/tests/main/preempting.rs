@@ -1,6 +1,7 @@
 //! Whoever is stopped for another was to give way, was needed, and is enough.
 
 use control::State;
+use facts::applied::PreemptsSetV1;
 use facts::event::{
     PreemptibleSetV1, PreemptionSetV1, ReceiptV1, Reclaim, RightV1, StartedV1, StopOrderedV2,
 };
@@ -150,6 +151,29 @@ fn nobody_runs_in_the_place_that_others_were_stopped_for() {
     assert_eq!(world.why(short), control::Why::Behind { head: urgent, starts_at });
     give_way(&mut world);
     world.assert_running(&[gentle, urgent, short], &[urgent]);
+}
+
+#[test]
+fn a_class_lets_its_jobs_stop_less_urgent_ones() {
+    let check = |priority: i32, preempts: bool, from: Option<i32>, expect: bool| {
+        let mut world = World::with_node(64, 4);
+        set(&mut world, |policy| policy.preempts_from = from);
+        let gentle = world.submit(job().gpus(4));
+        preemptible(&mut world, gentle);
+        let urgent = world.submit(job().gpus(2).priority(priority).with(|job| job.hold = true));
+        world.event(Event::PreemptsSet(PreemptsSetV1 { job: urgent, preempts }));
+        world.event(Event::Released(facts::event::ReleasedV1 { job: urgent }));
+        world.settle();
+        let expect: &[JobId] = if expect { &[gentle] } else { &[] };
+        assert_eq!(stopped(&world), expect, "{priority} {preempts} {from:?}");
+    };
+    check(1, true, None, true);
+    check(1, false, None, false);
+    check(1, false, Some(2), false);
+    check(2, false, Some(2), true);
+    check(1, true, Some(2), true);
+    // It is no more urgent than the other.
+    check(0, true, None, false);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use facts::applied::{AppliedV1, PriorityClassSetV1, PriorityV1, ResourceV1, TeamRemovedV1, TeamV1};
+use facts::applied::{
+    AppliedV1, ClassV1, PreemptsSetV1, PriorityClassSetV2, PriorityV1, ResourceV1, RetriesSetV1,
+    TeamRemovedV1, TeamV1,
+};
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
     LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PartV1, PassCutV1, PlacementV1,
@@ -82,7 +85,13 @@ fn events() -> Vec<(&'static str, Event)> {
     let receipt = |right| Some(ReceiptV1 { job, team: TeamId(2), right });
     let applied =
         |resource| Event::Applied(AppliedV1 { cluster: "aurora".to_owned(), resources: vec![resource] });
-    let class = |value| Event::PriorityClassSet(PriorityClassSetV1 { name: "high".to_owned(), value });
+    let class = |class| Event::PriorityClassSet(PriorityClassSetV2 { name: "high".to_owned(), class });
+    let retries = RetriesSetV1 {
+        max: 2,
+        on: [ExitClass::Failure, ExitClass::TimeLimit].into_iter().collect(),
+        backoff: Nanos::from_secs(10),
+        backoff_max: Nanos::from_secs(600),
+    };
     let closed = |outcome, next| Event::AttemptClosed(AttemptClosedV1 { attempt, outcome, next });
     vec![
         (
@@ -243,8 +252,17 @@ fn events() -> Vec<(&'static str, Event)> {
             "applied-priority",
             applied(ResourceV1::Priority(PriorityV1 { name: "high".to_owned(), value: 100 })),
         ),
-        ("priority-class-set", class(Some(-5))),
+        ("priority-class-set", class(Some(ClassV1 { value: -5, preempts: false }))),
         ("priority-class-gone", class(None)),
+        ("priority-class-set-2", class(Some(ClassV1 { value: 100, preempts: true }))),
+        ("priority-class-gone-2", class(None)),
+        ("preempts-set", Event::PreemptsSet(PreemptsSetV1 { job, preempts: true })),
+        ("retries-set", Event::RetriesSet(retries.clone())),
+        (
+            "applied-preempting-priority",
+            applied(ResourceV1::PreemptingPriority(PriorityV1 { name: "high".to_owned(), value: 100 })),
+        ),
+        ("applied-retries", applied(ResourceV1::Retries(retries))),
     ]
 }
 

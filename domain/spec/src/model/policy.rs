@@ -33,22 +33,22 @@ record! {
         name: Name { required, [K11], Applied, "high" },
         /// Higher starts earlier; 0 is usual. Everybody may ask for the class by its name.
         value: i32 { required, [K11], Applied, "100" },
-        /// Whether its jobs may stop preemptible ones.
-        preempts: bool { default "false", [K11], Later, "true" },
+        /// Whether its jobs may stop less urgent, preemptible ones of their team, whatever their priority.
+        preempts: bool { default "false", [K11], Applied, "true" },
     }
 }
 
 record! {
-    /// What happens to a job that failed.
+    /// What happens to a failed job that does not say it itself. Services and terminals are not tried again.
     pub struct Retries {
         /// Further attempts after the first.
-        most: u32 { default "0", [K17], Later, "2" },
-        /// The ends after which it is tried again.
-        classes: Vec<RetryClass> { optional, [K17], Later, "[node-failure, out-of-memory]" },
+        most: u32 { default "0", [K17], Applied, "2" },
+        /// The ends after which it is tried again; failure, out-of-memory and unknown when absent.
+        classes: Vec<RetryClass> { optional, [K17], Applied, "[failure, out-of-memory]" },
         /// The wait before the first retry; it doubles each time.
-        backoff: Nanos { default "1 s", [K17], Later, "10 s" },
+        backoff: Nanos { default "1 s", [K17], Applied, "10 s" },
         /// The longest wait.
-        longest_backoff: Nanos { default "5 min", [K17], Later, "10 min" },
+        longest_backoff: Nanos { default "5 min", [K17], Applied, "10 min" },
     }
 }
 
@@ -61,9 +61,11 @@ choice! {
         OutOfMemory = "out-of-memory",
         /// Its time was over.
         TimeLimit = "time-limit",
-        /// Its node failed.
+        /// It never ran.
+        StartFailed = "start-failed",
+        /// Its node failed. Such a job is put back anyway, uncounted, unless it asks not to be.
         NodeFailure = "node-failure",
-        /// A more urgent job took its place.
+        /// It was stopped for another. Such a job is put back anyway, uncounted, unless it asks not to be.
         Preempted = "preempted",
         /// How it ended is not known.
         Unknown = "unknown",

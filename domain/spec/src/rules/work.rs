@@ -6,7 +6,7 @@ use super::sums::gpus;
 use super::{Rules, at};
 use crate::decode::Step;
 use crate::finding::Code;
-use crate::model::{Cluster, FailureModel, Pool, Repair, Workload};
+use crate::model::{Cluster, EngineKind, FailureModel, Pool, Repair, Retries, RetryClass, Workload};
 use crate::scalar::{FailureBasis, FailureRate};
 
 pub(super) fn check(cluster: &Cluster, rules: &mut Rules<'_, '_>) {
@@ -23,6 +23,10 @@ pub(super) fn check(cluster: &Cluster, rules: &mut Rules<'_, '_>) {
     }
     if let Some(failures) = &cluster.failures {
         failure_model(failures, rules);
+    }
+    let has_local = cluster.engines.iter().any(|engine| engine.kind == EngineKind::Local);
+    if let Some(retries) = cluster.retries.as_ref().filter(|_| has_local) {
+        uncounted(retries, rules);
     }
 }
 
@@ -114,6 +118,20 @@ fn failure_model(failures: &FailureModel, rules: &mut Rules<'_, '_>) {
     {
         let message = "the rate in 'hardware' must lie between 'hardware_low' and 'hardware_high'".to_owned();
         rules.report(Code::BoundOrder, at!["failures", field], message, None);
+    }
+}
+
+/// What the local engine puts back by itself needs no retry, and no number of retries bounds it.
+fn uncounted(retries: &Retries, rules: &mut Rules<'_, '_>) {
+    for (at, class) in retries.classes.iter().enumerate() {
+        let what = match class {
+            RetryClass::NodeFailure => "whose node failed",
+            RetryClass::Preempted => "that was stopped for another",
+            _ => continue,
+        };
+        let message = format!("a job {what} is put back anyway and not counted against 'most'");
+        let hint = Some("leave it out; a job that must not be put back asks for that itself".to_owned());
+        rules.report(Code::NeverCounted, at!["retries", "classes", at], message, hint);
     }
 }
 
