@@ -13,7 +13,7 @@ use control::{Policy, State};
 use facts::event::{LimitsV1, SubmittedV1, TeamSetV2};
 use facts::{Actor, Envelope, Event, Hash32, JobKind, JobRequest, LaunchSpec, Resources, Source, TaskExit};
 use fourplane_store::{Options, SqliteLog};
-use ops::api::{Call, Command, IdemKey};
+use ops::api::{Call, Command, IdemKey, SubmitOptions};
 use ops::core::{Core, Input, NodeFacts, Opening};
 use ops::ports::{ClockReading, Head, LogStore, NodeCommand, NodeReport, ReportBody, TaskId};
 use units::{Bytes, Cores, JobId, Nanos, Seq, SubjectId, TeamId, Timestamp};
@@ -89,7 +89,7 @@ impl Writer {
         let command = Command::Submit {
             request: Box::new(request(self.submitted)),
             launch: Box::new(launch),
-            preemptible: false,
+            options: SubmitOptions::default(),
         };
         Input::Call(Call {
             who: Principal { subject: SubjectId(1), uid: 1_000, role: Role::User },

@@ -117,7 +117,7 @@ impl Thing for ResourceV1 {
                 let usual = usual_retries();
                 vec![
                     field("most", retries.max, usual.max, |most| most.to_string()),
-                    field("classes", retries.on.as_slice(), usual.on.as_slice(), |on| retry_words(on)),
+                    field("classes", retries.on.as_slice(), usual.on.as_slice(), retry_words),
                     field("backoff", retries.backoff, usual.backoff, exact_span),
                     field("longest_backoff", retries.backoff_max, usual.backoff_max, exact_span),
                 ]
