@@ -67,7 +67,7 @@ pub(super) struct LoginParams {
 
 /// Sign a browser in.
 #[utoipa::path(get, path = "/login", params(LoginParams),
-    responses((status = 303, description = "Signed in"), (status = 401, description = "The link is used up")))]
+    responses((status = 303, description = "Signed in"), (status = "4XX", description = "The link is used up, or none")))]
 pub(super) async fn login(State(app): State<Arc<App>>, Params(params): Params<LoginParams>) -> Response {
     let Some(link) = app.links.take(&params.token, now()) else {
         return page::refused(&ApiError::unauthorized(

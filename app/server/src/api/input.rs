@@ -39,7 +39,7 @@ impl<T, S: Send + Sync> FromRequest<S> for Raw<T> {
     }
 }
 
-/// A JSON body; an empty one is `{}`.
+/// A JSON body; none is `null`, which an `Option` takes.
 pub(super) struct Input<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
@@ -47,7 +47,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Input<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let bytes = body(request, state).await?;
-        read(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
+        if bytes.is_empty() {
+            let none = serde_json::from_slice(b"null").map(Self);
+            return none.map_err(|_| ApiError::malformed("body", "a JSON object is needed"));
+        }
+        read(&bytes).map(Self)
     }
 }
 

@@ -61,11 +61,12 @@ pub(super) struct ListParams {
     /// Only these teams', separated by commas.
     team: Option<String>,
     /// Only those submitted, running or ended at or after this time (RFC 3339).
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Time>,
     /// Only those with these labels: `key=value`, separated by commas.
     label: Option<String>,
     /// Only those with a lower id than this.
+    #[param(value_type = Option<u64>, format = "uint64")]
     before: Option<u64>,
     /// At most so many; 200 if absent. A stream has no limit if absent.
     limit: Option<usize>,
@@ -271,16 +272,17 @@ pub(super) async fn release(
 }
 
 /// End a job, or members of it.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", params(("id" = u64, Path)), request_body = Cancel,
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", params(("id" = u64, Path)), request_body = Option<Cancel>,
     responses((status = 200, body = Done), (status = "4XX", body = Error)))]
 pub(super) async fn cancel(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Extension(row): Extension<Arc<JobRow>>,
-    Input(cancel): Input<Cancel>,
+    Input(cancel): Input<Option<Cancel>>,
 ) -> Result<Json<Done>, ApiError> {
     let wrong = |error: facts::IndexSetError| ApiError::malformed("indexes", error.to_string());
-    let members = cancel.indexes.map(|indexes| indexes.parse().map_err(wrong)).transpose()?;
+    let members =
+        cancel.and_then(|cancel| cancel.indexes).map(|indexes| indexes.parse().map_err(wrong)).transpose()?;
     app.done(&caller, Command::Cancel { job: row.id, members }).await.map(Json)
 }
 

@@ -24,7 +24,7 @@ const WINDOW: Nanos = Nanos::from_secs(86_400);
 #[into_params(parameter_in = Query)]
 pub(super) struct UsageParams {
     /// From the quarter of an hour in which this lies (RFC 3339); a day ago if absent.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, format = DateTime)]
     since: Option<Time>,
 }
 
