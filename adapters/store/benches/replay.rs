@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use control::identity::{Principal, Role};
 use control::{Policy, State};
-use facts::event::{LimitsV1, SubmittedV1, TeamSetV2};
+use facts::event::{LimitsV1, SubmittedV2, TeamSetV2};
 use facts::{Actor, Envelope, Event, Hash32, JobKind, JobRequest, LaunchSpec, Resources, Source, TaskExit};
 use fourplane_store::{Options, SqliteLog};
 use ops::api::{Call, Command, IdemKey, SubmitOptions};
@@ -55,6 +55,7 @@ fn request(at: u32) -> JobRequest {
         ])
         .into(),
         payload: Hash32::default(),
+        gpu_model: None,
     }
 }
 
@@ -250,7 +251,7 @@ fn bytes_a_job() -> Outcome<u64> {
     apply(1, Event::TeamSet(team))?;
     let before = resident()?;
     for at in 1..=QUEUED {
-        apply(at + 1, Event::Submitted(SubmittedV1 { job: JobId(at.into()), request: request(at) }))?;
+        apply(at + 1, Event::Submitted(SubmittedV2 { job: JobId(at.into()), request: request(at) }))?;
     }
     Ok((resident()? - before) / u64::from(QUEUED))
 }

@@ -156,7 +156,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) spec: Option<PathBuf>,
     /// Rehearse with so many GPUs that do not exist, in place of those that do: 8, 8:h100
-    #[arg(long, value_name = "N[:MODEL]", value_parser = values::simulated_gpus)]
+    #[arg(long, value_name = "N[:MODEL],...", value_parser = values::simulated_gpus)]
     pub(crate) simulate_gpus: Option<values::SimulatedGpus>,
     /// This is the server that `--detach` left running
     #[arg(long, hide = true, conflicts_with = "detach")]

@@ -27,6 +27,13 @@ pub(crate) fn text(detail: &JobDetail) -> String {
     text
 }
 
+/// ` (H100-SXM-80GB, simulated)`
+fn gpu_kind(job: &Job) -> String {
+    let words: Vec<&str> =
+        job.gpu_model.as_deref().into_iter().chain(job.simulated.then_some("simulated")).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+}
+
 fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
     let time = |time| format!("{} {}", when::local(time, zone), when::zone_name(zone));
     let limit = job.time_limit_ns.map_or_else(|| "unlimited".to_owned(), |limit| Nanos(limit).to_string());
@@ -45,7 +52,7 @@ fn facts(job: &Job, zone: &TimeZone) -> Vec<(&'static str, String)> {
                 job.cores,
                 Bytes(job.memory_bytes),
                 job.gpus,
-                if job.simulated { " (simulated)" } else { "" }
+                gpu_kind(job)
             ),
         ),
         ("tasks", job.tasks.to_string()),

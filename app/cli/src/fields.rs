@@ -57,6 +57,7 @@ const FIELDS: &[Field] = &[
         let gpus = u64::from(job.tasks) * u64::from(job.gpus);
         if job.simulated { format!("{gpus} simulated") } else { gpus.to_string() }
     }),
+    field("gpu_model", "GPU MODEL", |job, _| or_dash(job.gpu_model.clone())),
     field("members", "MEMBERS", |job, _| members(job)),
     field("priority", "PRIO", |job, _| job.priority.to_string()),
     field("attempts", "TRIES", |job, _| job.attempts.to_string()),

@@ -49,13 +49,13 @@ pub(crate) fn offer(
 }
 
 fn rehearsal(simulated: &SimulatedGpus) -> Vec<DeviceV1> {
-    let device = |index| DeviceV1 {
+    let device = |(index, model): (usize, &String)| DeviceV1 {
         key: format!("SIMULATED-{index}"),
-        model: simulated.model.clone(),
+        model: model.clone(),
         memory: Bytes(0),
         simulated: true,
     };
-    (0..simulated.count).map(device).collect()
+    simulated.0.iter().enumerate().map(device).collect()
 }
 
 /// A device's index is its place among the device files, for the supervisor and for the job. So one

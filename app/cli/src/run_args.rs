@@ -7,7 +7,7 @@ use clap::Args;
 use server::wire::{Array, Restart, RetryClass, Warn};
 use units::Nanos;
 
-use crate::values::{self, Afters, Limit, Memory, Priority, Probe};
+use crate::values::{self, Afters, Gpus, Limit, Memory, Priority, Probe};
 
 /// What a job may use.
 #[derive(Args, Clone, Debug)]
@@ -15,9 +15,9 @@ pub(crate) struct ResourceArgs {
     /// Its name; that of the program if not given
     #[arg(long, short = 'J', alias = "job-name")]
     pub(crate) name: Option<String>,
-    /// GPUs of each task
-    #[arg(long, short = 'G', value_parser = values::gpus, default_value = "0", value_name = "N")]
-    pub(crate) gpus: u16,
+    /// GPUs of each task: a number, or h100:8 for those of a model
+    #[arg(long, short = 'G', alias = "gpus-per-task", value_parser = values::gpus, default_value = "0", value_name = "[MODEL:]N")]
+    pub(crate) gpus: Gpus,
     /// Cores of each task
     #[arg(short, long, alias = "cpus-per-task", default_value_t = 1, value_name = "N")]
     pub(crate) cores: u32,

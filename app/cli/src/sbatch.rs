@@ -3,6 +3,10 @@
 //! What each option means is from the manual of sbatch (Slurm 22.05 to 26.05). A script runs once,
 //! as under sbatch, so tasks only say how many cores and devices it gets.
 
+use units::GpuModel;
+
+use crate::values::{self, Gpus};
+
 /// What a script asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Script {
@@ -105,10 +109,10 @@ const OPTIONS: [(&str, char, Takes, Meaning); 80] = [
     ("get-user-env", ' ', Maybe, Moot("the environment is the one in which you submit; see --export")),
     ("gpu-bind", ' ', Yes, OneMachine),
     ("gpu-freq", ' ', Yes, Refused("GPU clocks are not set for a job")),
-    ("gpus", 'G', Yes, Amount(|a, v| gpus(&mut a.gpus, v))),
-    ("gpus-per-node", ' ', Yes, Amount(|a, v| gpus(&mut a.gpus_per_node, v))),
+    ("gpus", 'G', Yes, Amount(|a, v| a.set_gpus(|a| &mut a.gpus, v))),
+    ("gpus-per-node", ' ', Yes, Amount(|a, v| a.set_gpus(|a| &mut a.gpus_per_node, v))),
     ("gpus-per-socket", ' ', Yes, OneMachine),
-    ("gpus-per-task", ' ', Yes, Amount(|a, v| gpus(&mut a.gpus_per_task, v))),
+    ("gpus-per-task", ' ', Yes, Amount(|a, v| a.set_gpus(|a| &mut a.gpus_per_task, v))),
     ("gres", ' ', Yes, Amount(gres)),
     ("gres-flags", ' ', Yes, OneMachine),
     ("hint", ' ', Yes, OneMachine),
@@ -169,6 +173,8 @@ struct Amounts {
     gpus: Option<u64>,
     gpus_per_node: Option<u64>,
     gpus_per_task: Option<u64>,
+    /// The model of the GPUs, by its canonical name.
+    gpu_model: Option<GpuModel>,
     /// MiB, as the three below.
     memory: Option<u64>,
     memory_per_core: Option<u64>,
@@ -176,6 +182,17 @@ struct Amounts {
 }
 
 impl Amounts {
+    /// A number of GPUs, perhaps of a model. All that a job asks for are of one.
+    fn set_gpus(&mut self, count: fn(&mut Self) -> &mut Option<u64>, value: &str) -> Result<(), String> {
+        let Gpus { count: number, model } = values::gpus(value)?;
+        if let (Some(model), Some(other)) = (model, self.gpu_model.filter(|known| Some(*known) != model)) {
+            return Err(format!("it asks for GPUs of model {model} and of {other}; a job has one model"));
+        }
+        self.gpu_model = self.gpu_model.or(model);
+        *count(self) = Some(number.into());
+        Ok(())
+    }
+
     /// What one machine gives for all tasks together, as flags of `run`.
     fn flags(&self) -> Vec<String> {
         let tasks = self.tasks.or(self.tasks_per_node).unwrap_or(1);
@@ -192,7 +209,10 @@ impl Amounts {
             Some("--slurm-env".to_owned()),
             (tasks > 1).then(|| format!("--slurm-tasks={tasks}")),
             (cores > 1).then(|| format!("--cores={cores}")),
-            gpus.map(|gpus| format!("--gpus={gpus}")),
+            gpus.map(|gpus| match self.gpu_model.filter(|_| gpus > 0) {
+                Some(model) => format!("--gpus={model}:{gpus}"),
+                None => format!("--gpus={gpus}"),
+            }),
             memory.map(|mebibytes| format!("--mem={mebibytes}MiB")),
         ];
         said.into_iter().flatten().collect()
@@ -205,20 +225,11 @@ fn set(count: &mut Option<u64>, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn gpus(count: &mut Option<u64>, value: &str) -> Result<(), String> {
-    let bare = value.rsplit_once(':').map_or(value, |(_, count)| count);
-    if bare != value {
-        return Err(format!("choosing a model ('{value}') is not supported yet; write a number of GPUs"));
-    }
-    *count = Some(bare.parse().map_err(|_| format!("'{value}' is no number of GPUs"))?);
-    Ok(())
-}
-
 /// `gpu:2`, among others that one machine does not have.
 fn gres(amounts: &mut Amounts, value: &str) -> Result<(), String> {
     for one in value.split(',') {
         match one.strip_prefix("gpu:").or((one == "gpu").then_some("1")) {
-            Some(count) => gpus(&mut amounts.gpus_per_node, count)?,
+            Some(gpus) => amounts.set_gpus(|amounts| &mut amounts.gpus_per_node, gpus)?,
             None => return Err(format!("there is no resource '{one}' here, only gpu")),
         }
     }
@@ -445,6 +456,12 @@ mod tests {
         check("#SBATCH --gres=gpu:2 --cpus-per-gpu=4", &["--cores=8", "--gpus=2"]);
         check("#SBATCH -n 2 --gpus-per-task=1", &["--slurm-tasks=2", "--cores=2", "--gpus=2"]);
         check("#SBATCH --gres gpu", &["--gpus=1"]);
+        check("#SBATCH --gpus=h100:2", &["--gpus=H100-SXM-80GB:2"]);
+        check(
+            "#SBATCH -n 2 --gpus-per-task=h100:1",
+            &["--slurm-tasks=2", "--cores=2", "--gpus=H100-SXM-80GB:2"],
+        );
+        check("#SBATCH --gres=gpu:a100-sxm-80gb:4", &["--gpus=A100-SXM-80GB:4"]);
     }
 
     #[test]
@@ -459,14 +476,14 @@ mod tests {
     #[test]
     fn mistakes_are_all_told() {
         assert_eq!(
-            mistakes("#SBATCH --ntask=4 --mem=lots\n#SBATCH --time\n#SBATCH --hold=no -N 16 --gpus=h100:8"),
+            mistakes("#SBATCH --ntask=4 --mem=lots\n#SBATCH --time\n#SBATCH --hold=no -N 16 --gpus=a100:8"),
             [
                 "sbatch has no option '--ntask=4'Some(\"did you mean --ntasks?\")",
                 "'lots' is no amount of memory; write for example 64G or 512MNone",
                 "--time needs a valueNone",
                 "--hold takes no value, 'no' was givenNone",
                 "it asks for 16 nodes, this is one machineNone",
-                "choosing a model ('h100:8') is not supported yet; write a number of GPUsNone",
+                "'a100' may be A100-SXM-40GB, A100-SXM-80GB, A100-PCIE-40GB, A100-PCIE-80GBNone",
             ]
         );
         assert_eq!(mistakes("#SBATCH gpu").len(), 1);

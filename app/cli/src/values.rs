@@ -1,7 +1,7 @@
 //! How flags are read: times, memory, arrays, dependencies, signals, ids.
 
 use server::wire::{After, Array, Condition, Restart, RetryClass, Warn};
-use units::{Bytes, Nanos};
+use units::{Bytes, GpuModel, GpuNameError, Nanos};
 
 /// A job, or members of an array job: `123`, `123_4`, `123_[0-9,12]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,31 +115,32 @@ pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     is_name.then(|| Priority { number: 0, class: Some(text.to_owned()) }).ok_or_else(wrong)
 }
 
-/// GPUs of a rehearsal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SimulatedGpus {
-    /// How many.
-    pub(crate) count: u16,
-    /// What they stand for; `simulated` where nothing was said.
-    pub(crate) model: String,
-}
+/// What GPUs of a rehearsal are called where nothing was said of them.
+pub(crate) const SIMULATED: &str = "simulated";
 
-/// Reads `8` and `8:h100`.
+/// The models of a rehearsal's GPUs, one by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SimulatedGpus(pub(crate) Vec<String>);
+
+/// Reads `8`, `8:h100` and `4:h100,4:a100-sxm-80gb`.
 pub(crate) fn simulated_gpus(text: &str) -> Result<SimulatedGpus, String> {
     /// More than one machine has.
-    const MOST: u16 = 1_024;
-    let (count, model) = match text.split_once(':') {
-        Some((count, model)) => {
-            let model: units::GpuModel =
-                model.parse().map_err(|error: units::GpuNameError| error.to_string())?;
-            (count, model.name().to_owned())
-        }
-        None => (text, "simulated".to_owned()),
-    };
-    let count = count.parse().ok().filter(|count| (1..=MOST).contains(count));
-    let count = count
-        .ok_or_else(|| format!("'{text}' is no count of GPUs; write 1 to {MOST}, and perhaps :MODEL"))?;
-    Ok(SimulatedGpus { count, model })
+    const MOST: usize = 1_024;
+    let mut models = Vec::new();
+    for part in text.split(',') {
+        let (count, model) = match part.split_once(':') {
+            Some((count, model)) => {
+                let model: GpuModel = model.parse().map_err(|error: GpuNameError| error.to_string())?;
+                (count, model.name())
+            }
+            None => (part, SIMULATED),
+        };
+        let count = count.parse().ok().filter(|count| (1..=MOST - models.len()).contains(count));
+        let count = count
+            .ok_or_else(|| format!("'{text}' is no count of GPUs; write 1 to {MOST}, and perhaps :MODEL"))?;
+        models.resize(models.len() + count, model.to_owned());
+    }
+    Ok(SimulatedGpus(models))
 }
 
 /// The largest array that is written out index by index.
@@ -249,15 +250,28 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads a count of devices; `gpu:2` is the same as `2`.
-pub(crate) fn gpus(text: &str) -> Result<u16, String> {
-    let count = text.strip_prefix("gpu:").unwrap_or(text);
-    count.parse().map_err(|_| match text.rsplit_once(':') {
-        Some((model, _)) => {
-            format!("choosing a model ('{model}') is not supported yet; write a number of GPUs")
-        }
-        None => format!("'{text}' is no number of GPUs"),
-    })
+/// GPUs of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gpus {
+    /// How many.
+    pub(crate) count: u16,
+    /// The model that they must be of; none takes any.
+    pub(crate) model: Option<GpuModel>,
+}
+
+/// Reads `8`, `h100:8` and `h100`, with or without `gpu:` before it.
+pub(crate) fn gpus(text: &str) -> Result<Gpus, String> {
+    let bare = if text == "gpu" { "1" } else { text.strip_prefix("gpu:").unwrap_or(text) };
+    if let Ok(count) = bare.parse() {
+        return Ok(Gpus { count, model: None });
+    }
+    let (model, count) = bare.rsplit_once(':').unwrap_or((bare, "1"));
+    let count = count.parse().map_err(|_| match model.parse::<u16>() {
+        Ok(_) => format!("'{text}' names the model last; write {count}:{model}"),
+        Err(_) => format!("'{text}' is no number of GPUs; write for example 8 or h100:8"),
+    })?;
+    let model = model.parse().map_err(|error: GpuNameError| error.to_string())?;
+    Ok(Gpus { count, model: Some(model) })
 }
 
 /// Reads a class of end that is tried again.
@@ -351,17 +365,46 @@ mod tests {
 
     #[test]
     fn rehearsals_name_a_count_and_perhaps_a_model() {
-        let check = |text: &str, expect: Option<(u16, &str)>| {
-            let expect = expect.map(|(count, model)| SimulatedGpus { count, model: model.to_owned() });
-            assert_eq!(simulated_gpus(text).ok(), expect, "{text}");
+        let check = |text: &str, expect: Option<&[(usize, &str)]>| {
+            let models = |parts: &[(usize, &str)]| {
+                let all = parts.iter().flat_map(|(count, model)| vec![(*model).to_owned(); *count]);
+                SimulatedGpus(all.collect())
+            };
+            assert_eq!(simulated_gpus(text).ok(), expect.map(models), "{text}");
         };
-        check("8", Some((8, "simulated")));
-        check("8:h100", Some((8, "H100-SXM-80GB")));
+        check("8", Some(&[(8, "simulated")]));
+        check("8:h100", Some(&[(8, "H100-SXM-80GB")]));
+        check("2:h100,1:a100-sxm-80gb", Some(&[(2, "H100-SXM-80GB"), (1, "A100-SXM-80GB")]));
+        check("1024,1", None);
         check("0", None);
         check("70000", None);
         check("8:", None);
         check("8:no such card", None);
         check("h100:8", None);
+    }
+
+    #[test]
+    fn gpus_are_a_number_and_perhaps_a_model() {
+        let check = |text: &str, expect: Option<(u16, Option<&str>)>| {
+            let read = gpus(text).ok().map(|gpus| (gpus.count, gpus.model.map(GpuModel::name)));
+            assert_eq!(read, expect, "{text}");
+        };
+        let h100 = Some("H100-SXM-80GB");
+        check("8", Some((8, None)));
+        check("0", Some((0, None)));
+        check("gpu", Some((1, None)));
+        check("gpu:2", Some((2, None)));
+        check("h100:8", Some((8, h100)));
+        check("gpu:h100:2", Some((2, h100)));
+        check("gpu:h100", Some((1, h100)));
+        check("nvidia_h100_80gb_hbm3:4", Some((4, h100)));
+        check("NVIDIA-H100-80GB-HBM3", Some((1, h100)));
+        check("h100:many", None);
+        check("no such card:1", None);
+        check("a100:1", None);
+        check("70000", None);
+        check("", None);
+        assert_eq!(gpus("8:h100"), Err("'8:h100' names the model last; write h100:8".to_owned()));
     }
 
     #[test]

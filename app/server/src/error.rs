@@ -138,6 +138,9 @@ fn denied(denial: &Denial, message: String) -> ApiError {
         Denial::NoSuchMembers { .. } => never("no-such-members", "indexes"),
         Denial::NoTasks => never("no-tasks", "tasks"),
         Denial::NoCores => never("no-cores", "cores"),
+        Denial::NoGpus(_) => never("no-gpus", "gpus"),
+        Denial::NoSuchModel { .. } => never("no-such-model", "gpu_model")
+            .hint("ask for a model that is there, or for GPUs of any model"),
         Denial::NoMembers => never("no-members", "array.indexes"),
         Denial::ArrayLimitZero => never("array-limit", "array.max_running"),
         Denial::TooMany { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "too-many", message),

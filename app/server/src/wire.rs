@@ -75,6 +75,9 @@ pub struct Submit {
     /// Whole devices of each task.
     #[serde(default)]
     pub gpus: u16,
+    /// The model that they must be of, by any of its names (`h100`); any model if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_model: Option<String>,
     /// The members, where this is an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Array>,

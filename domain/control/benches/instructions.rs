@@ -10,7 +10,7 @@ extern crate fourplane_control as control;
 mod world;
 
 use control::decide;
-use facts::event::{LimitsV1, NodeSchedulableV1, PrioritySetV1, SubmittedV1, TaskEndedV1, TeamSetV2};
+use facts::event::{LimitsV1, NodeSchedulableV1, PrioritySetV1, SubmittedV2, TaskEndedV1, TeamSetV2};
 use facts::{Event, JobRequest, TaskExit};
 use units::{Bytes, JobId, Nanos, NodeId, Rank, TeamId};
 use world::{Refine, World, job};
@@ -60,7 +60,7 @@ fn misfit(at: u32) -> JobRequest {
 }
 
 fn submission(world: &World, request: JobRequest) -> Event {
-    Event::Submitted(SubmittedV1 { job: world.state.next_job_id(), request })
+    Event::Submitted(SubmittedV2 { job: world.state.next_job_id(), request })
 }
 
 fn commit(world: &mut World) {

@@ -1,10 +1,11 @@
 //! Whether a request can ever be met, before it is accepted. Waiting is no reason to refuse.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use facts::event::PartV1;
 use facts::{Event, IndexSet, JobRequest};
-use units::{Bytes, JobId, NodeId, TeamId};
+use units::{Bytes, GpuModel, JobId, NodeId, TeamId};
 
 use crate::place;
 use crate::rows::{Amount, Job};
@@ -147,20 +148,33 @@ pub enum Denial {
     },
     /// More than the nodes have, even when nothing runs.
     #[error(
-        "it asks for {tasks} x ({per_task}), more than the nodes have even when nothing else runs; \
+        "it asks for {tasks} x ({per_task}){}, more than the nodes have even when nothing else runs; \
          {fits} such task{} would fit, and a task may have at most {largest}",
-        if *.fits == 1 { "" } else { "s" }
+        of_model(*.model), if *.fits == 1 { "" } else { "s" }
     )]
     OverCapacity {
         /// Tasks asked for.
         tasks: u32,
         /// What each asks for.
         per_task: Amount,
+        /// The model that its GPUs must be of.
+        model: Option<GpuModel>,
         /// Tasks of that size that would fit.
         fits: u64,
-        /// The most of each thing on any one node.
+        /// The most of each thing on any one node, of GPUs of such.
         largest: Amount,
     },
+    /// No node has a GPU of the model.
+    #[error("it asks for GPUs of model {model}, and there are {}", .there.join(", "))]
+    NoSuchModel {
+        /// The model.
+        model: GpuModel,
+        /// What there is, in words: `8 H100-SXM-80GB`.
+        there: Vec<String>,
+    },
+    /// A model, and no GPU.
+    #[error("it asks for 0 GPUs of model {0}; ask for at least one, or for no model")]
+    NoGpus(GpuModel),
     /// No such job, or it ended more than a day ago.
     #[error("there is no job {0}")]
     NoSuchJob(JobId),
@@ -194,6 +208,11 @@ pub enum Denial {
 /// `, 2 GPUs of that borrowed`
 fn borrowed(resource: Resource, borrow: u64) -> String {
     if borrow == 0 { String::new() } else { format!(", {} of that borrowed", resource.say(borrow)) }
+}
+
+/// ` of model H100-SXM-80GB`
+fn of_model(model: Option<GpuModel>) -> String {
+    model.map_or_else(String::new, |model| format!(" of model {model}"))
 }
 
 /// `4 cores, 16 GiB of memory, 1 GPU`
@@ -268,6 +287,9 @@ fn within_own_limits(request: &JobRequest) -> Result<(), Denial> {
     if request.per_task.cores.0 == 0 {
         return Err(Denial::NoCores);
     }
+    if let Some(model) = request.gpu_model.filter(|_| request.per_task.gpus == 0) {
+        return Err(Denial::NoGpus(model));
+    }
     let mut counts = vec![
         ("tasks", u64::from(request.tasks), u64::from(MAX_TASKS)),
         ("dependencies", request.after.len() as u64, MAX_DEPENDENCIES as u64),
@@ -309,8 +331,23 @@ fn within_capacity(state: &State, request: &JobRequest) -> Result<(), Denial> {
     if place::spread(&rooms, request).is_some() {
         return Ok(());
     }
+    if let Some(model) = request.gpu_model.filter(|_| place::usable(&rooms, request).gpus == 0) {
+        return Err(Denial::NoSuchModel { model, there: models(state) });
+    }
     let per_task = Amount::of(&request.per_task);
-    let largest = rooms.iter().fold(Amount::default(), |most, room| most.max(room.free));
-    let fits = place::most_tasks(&rooms, per_task);
-    Err(Denial::OverCapacity { tasks: request.tasks, per_task, fits, largest })
+    let largest = rooms.iter().fold(Amount::default(), |most, room| most.max(room.usable(request)));
+    let fits = place::most_tasks(&rooms, request);
+    Err(Denial::OverCapacity { tasks: request.tasks, per_task, model: request.gpu_model, fits, largest })
+}
+
+/// The GPUs of all nodes by model, as nodes name them; `none` if there are none.
+fn models(state: &State) -> Vec<String> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for device in state.nodes().flat_map(|(_, node)| node.devices.iter()) {
+        *counts.entry(&device.model).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return vec!["none".to_owned()];
+    }
+    counts.into_iter().map(|(model, count)| format!("{count} {model}")).collect()
 }

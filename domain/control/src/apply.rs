@@ -6,7 +6,7 @@ use std::sync::Arc;
 use facts::applied::AppliedV1;
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, HealthChangedV1, HoldLeakedV1, MembersEndedV1, Next, NodeDeclaredV1,
-    NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV2, SubmittedV1, TaskEndedV1, TaskFreedV1,
+    NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV2, SubmittedV2, TaskEndedV1, TaskFreedV1,
     TaskRunningV1, TeamSetV2,
 };
 use facts::{Condition, Dependency, Envelope, Event, IndexSet, Outcome, TaskExit};
@@ -223,7 +223,7 @@ impl State {
         Ok(())
     }
 
-    fn submitted(&mut self, e: &SubmittedV1, at: Timestamp) -> Result<(), Misfit> {
+    fn submitted(&mut self, e: &SubmittedV2, at: Timestamp) -> Result<(), Misfit> {
         let meta = self.meta();
         if e.job <= meta.last_job {
             return Err(Misfit::JobIdUsed(e.job));

@@ -201,7 +201,7 @@ pub(crate) fn scan_for_head(
 pub(crate) fn reserve(state: &State, head: JobId, now: Timestamp) -> Option<Reservation> {
     let request = &state.job(head)?.request;
     let promised = state.index().promised.contains(&head);
-    let promised = promised.then(|| Outlook::settled(state).reserve(state, request, now)).flatten();
+    let promised = promised.then(|| Outlook::settled(state).reserve(request, now)).flatten();
     promised.or_else(|| place::reserve(state, request, now))
 }
 

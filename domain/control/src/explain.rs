@@ -2,12 +2,12 @@
 
 use facts::event::{ReceiptV1, StopReason};
 use facts::{Event, JobRequest, Outcome};
-use units::{ArrayIndex, AttemptId, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
+use units::{ArrayIndex, AttemptId, GpuModel, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
 
 use crate::admit::Resource;
 use crate::decide::{Backfill, Head, Policy, decide, left, reserve, scan_for_head};
 use crate::place;
-use crate::rows::{Amount, Attempt, Job, Stop};
+use crate::rows::{Amount, Attempt, Job, Stop, Task};
 use crate::share::{Claim, Shares};
 use crate::state::State;
 
@@ -107,6 +107,8 @@ pub enum Why {
     Resources {
         /// What is lacking, and how much of it; nothing where only no one node has all of it.
         missing: Vec<(Resource, u64)>,
+        /// The model that its GPUs must be of.
+        model: Option<GpuModel>,
         /// When it is expected to fit, if nothing is started before; none is never.
         free_at: Option<Timestamp>,
         /// Who must end for that.
@@ -274,13 +276,23 @@ fn no_room(state: &State, request: &JobRequest, now: Timestamp) -> Option<Why> {
     if place::spread(&free, request).is_some() {
         return None;
     }
-    let (need, room) = (Amount::of_attempt(request), place::total(&free));
+    let (need, room) = (Amount::of_attempt(request), place::usable(&free, request));
     let lack = |resource: Resource| (resource, resource.of(need).saturating_sub(resource.of(room)));
     let missing: Vec<_> = Resource::ALL.into_iter().map(lack).filter(|(_, lack)| *lack > 0).collect();
-    let reservation = place::reserve(state, request, now);
+    let (model, reservation) = (request.gpu_model, place::reserve(state, request, now));
     let after = reservation.iter().flat_map(|reservation| &reservation.after);
-    let holders = after.filter_map(|id| holder(state, *id)).take(MAX_HOLDERS).collect();
-    Some(Why::Resources { missing, free_at: reservation.and_then(|r| finite(r.at)), holders })
+    let lacking = |task: &Task| {
+        let of_model = || state.sorted_devices(task.node).is_some_and(|all| all.any(&task.devices, model));
+        missing.iter().any(|(what, _)| match what {
+            Resource::Gpus => of_model(),
+            other => other.of(task.amount) > 0,
+        })
+    };
+    let holds = |id: &&AttemptId| {
+        missing.is_empty() || state.tasks_of(**id).any(|(_, task)| task.freed.is_none() && lacking(task))
+    };
+    let holders = after.filter(holds).filter_map(|id| holder(state, *id)).take(MAX_HOLDERS).collect();
+    Some(Why::Resources { missing, model, free_at: reservation.and_then(|r| finite(r.at)), holders })
 }
 
 fn holder(state: &State, id: AttemptId) -> Option<Holder> {

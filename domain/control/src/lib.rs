@@ -7,6 +7,7 @@ mod decide;
 mod explain;
 pub mod govern;
 pub mod identity;
+mod lots;
 mod outcome;
 mod overlay;
 mod place;

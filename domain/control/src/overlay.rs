@@ -1,6 +1,6 @@
 //! What would follow if: events tried on the state itself, and undone.
 
-use facts::event::{StartedV1, SubmittedV1, TaskEndedV1, TaskFreedV1};
+use facts::event::{StartedV1, SubmittedV2, TaskEndedV1, TaskFreedV1};
 use facts::{Actor, Envelope, Event, JobRequest, Source, TaskExit};
 use units::{AttemptId, JobId, Rank, Timestamp};
 
@@ -43,7 +43,7 @@ impl<'a> Overlay<'a> {
     /// Lets a job be submitted.
     pub(crate) fn submitted(&mut self, request: JobRequest) -> Option<JobId> {
         let job = self.state.next_job_id();
-        self.happens(Event::Submitted(SubmittedV1 { job, request })).then_some(job)
+        self.happens(Event::Submitted(SubmittedV2 { job, request })).then_some(job)
     }
 
     /// Lets all tasks of an attempt end well, and be proven free.

@@ -4,34 +4,110 @@ use facts::JobRequest;
 use facts::event::PlacementV1;
 use units::{AttemptId, DeviceIndex, Nanos, NodeId, Timestamp};
 
-use crate::rows::{Amount, Node};
+use crate::lots::{Lot, Lots};
+use crate::rows::{Amount, Node, Task};
 use crate::state::State;
 
-/// What is free on one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What there is on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) node: NodeId,
-    pub(crate) free: Amount,
+    all: Amount,
+    used: Amount,
+    /// Its devices, which these amounts do not tell apart.
+    lots: Lots,
 }
 
 /// How many tasks go to each node.
 pub(crate) type Spread = Vec<(NodeId, u64)>;
 
+impl Room {
+    /// A node when nothing runs.
+    fn empty(state: &State, node: NodeId, row: &Node) -> Self {
+        let lots = state.sorted_devices(node).map_or_else(Lots::new, |sorted| sorted.lots.clone());
+        Self { node, all: row.capacity, used: Amount::default(), lots }
+    }
+
+    /// A node as it is.
+    fn now(state: &State, node: NodeId, row: &Node) -> Self {
+        let mut room = Self { used: state.used_on(node), ..Self::empty(state, node, row) };
+        match room.lots.as_mut_slice() {
+            [] => {}
+            // What tasks hold can only be of it.
+            [only] => only.taken += room.used.gpus,
+            _ => room.devices(state, state.devices_held_on(node), |taken| *taken += 1),
+        }
+        room
+    }
+
+    /// What is free on it.
+    pub(crate) fn free(&self) -> Amount {
+        Amount { gpus: self.lots.iter().map(Lot::free).sum(), ..self.all.less(self.used) }
+    }
+
+    /// What of it a request can use: of the devices only those of its model.
+    pub(crate) fn usable(&self, request: &JobRequest) -> Amount {
+        let suiting = self.lots.iter().filter(|lot| lot.suits(request.gpu_model));
+        Amount { gpus: suiting.map(Lot::free).sum(), ..self.free() }
+    }
+
+    /// Takes so many tasks of `request` in.
+    fn take(&mut self, request: &JobRequest, tasks: u64) {
+        let taken = Amount::of(&request.per_task).times(tasks);
+        self.used = self.used.plus(taken);
+        let mut left = taken.gpus;
+        for lot in self.lots.iter_mut().filter(|lot| lot.suits(request.gpu_model)) {
+            let here = lot.free().min(left);
+            lot.taken += here;
+            left -= here;
+        }
+    }
+
+    /// A task lets go of what it holds.
+    pub(crate) fn gives_back(&mut self, state: &State, task: &Task) {
+        self.used = self.used.less(task.amount);
+        self.devices(state, task.devices.iter().copied(), |taken| *taken = taken.saturating_sub(1));
+    }
+
+    /// The same undone.
+    pub(crate) fn takes_back(&mut self, state: &State, task: &Task) {
+        self.used = self.used.plus(task.amount);
+        self.devices(state, task.devices.iter().copied(), |taken| *taken += 1);
+    }
+
+    fn devices(
+        &mut self,
+        state: &State,
+        devices: impl Iterator<Item = DeviceIndex>,
+        change: impl Fn(&mut u64),
+    ) {
+        let Some(sorted) = state.sorted_devices(self.node) else { return };
+        for at in devices.filter_map(|device| sorted.lot_of(device)) {
+            change(&mut self.lots[at].taken);
+        }
+    }
+}
+
 /// What is free on each node that takes new work.
 pub(crate) fn free_rooms(state: &State) -> Vec<Room> {
-    let free = |(id, row): (NodeId, &Node)| Room { node: id, free: row.capacity.less(state.used_on(id)) };
-    state.nodes().filter(|(_, row)| row.schedulable).map(free).collect()
+    let nodes = state.nodes().filter(|(_, row)| row.schedulable);
+    nodes.map(|(id, row)| Room::now(state, id, row)).collect()
 }
 
 /// What nodes have when nothing runs; without `drained`, only nodes that take new work.
 pub(crate) fn empty_rooms(state: &State, drained: bool) -> Vec<Room> {
     let nodes = state.nodes().filter(|(_, row)| drained || row.schedulable);
-    nodes.map(|(node, row)| Room { node, free: row.capacity }).collect()
+    nodes.map(|(id, row)| Room::empty(state, id, row)).collect()
 }
 
 /// What is in all rooms together.
 pub(crate) fn total(rooms: &[Room]) -> Amount {
-    rooms.iter().fold(Amount::default(), |sum, room| sum.plus(room.free))
+    rooms.iter().fold(Amount::default(), |sum, room| sum.plus(room.free()))
+}
+
+/// What of all rooms together a request can use.
+pub(crate) fn usable(rooms: &[Room], request: &JobRequest) -> Amount {
+    rooms.iter().fold(Amount::default(), |sum, room| sum.plus(room.usable(request)))
 }
 
 /// How many tasks of this size fit in a room.
@@ -40,9 +116,10 @@ pub(crate) fn tasks_within(room: Amount, task: Amount) -> u64 {
     fit(room.cores, task.cores).min(fit(room.memory, task.memory)).min(fit(room.gpus, task.gpus))
 }
 
-/// The most tasks of this size that fit at once.
-pub(crate) fn most_tasks(rooms: &[Room], task: Amount) -> u64 {
-    rooms.iter().map(|room| tasks_within(room.free, task)).fold(0, u64::saturating_add)
+/// The most tasks of a request that fit at once.
+pub(crate) fn most_tasks(rooms: &[Room], request: &JobRequest) -> u64 {
+    let task = Amount::of(&request.per_task);
+    rooms.iter().map(|room| tasks_within(room.usable(request), task)).fold(0, u64::saturating_add)
 }
 
 /// Spreads all tasks of an attempt over the rooms, the first nodes first, or none.
@@ -51,7 +128,7 @@ pub(crate) fn spread(rooms: &[Room], request: &JobRequest) -> Option<Spread> {
     let mut left = u64::from(request.tasks);
     let mut spread = Spread::new();
     for room in rooms {
-        let here = tasks_within(room.free, task).min(left);
+        let here = tasks_within(room.usable(request), task).min(left);
         if here > 0 {
             spread.push((room.node, here));
             left -= here;
@@ -63,13 +140,13 @@ pub(crate) fn spread(rooms: &[Room], request: &JobRequest) -> Option<Spread> {
     None
 }
 
-/// Names the devices of each task: the lowest free ones of its node.
+/// Names the devices of each task: the lowest free ones of its node, of one model after the other.
 pub(crate) fn place(state: &State, request: &JobRequest, spread: &Spread) -> Vec<PlacementV1> {
     let mut placements = Vec::with_capacity(request.tasks as usize);
     for &(node, tasks) in spread {
-        let devices = state.node(node).map_or(0, |row| row.devices.len());
-        let devices = u16::try_from(devices).unwrap_or(u16::MAX);
-        let mut free = (0..devices).map(DeviceIndex).filter(|device| !state.is_device_held(node, *device));
+        let suiting = state.sorted_devices(node).into_iter();
+        let suiting = suiting.flat_map(|sorted| sorted.suiting(request.gpu_model));
+        let mut free = suiting.filter(|device| !state.is_device_held(node, *device));
         for _ in 0..tasks {
             let devices = free.by_ref().take(usize::from(request.per_task.gpus)).collect();
             placements.push(PlacementV1 { node, devices });
@@ -94,22 +171,19 @@ pub(crate) struct Reservation {
 /// Reserves the earliest place for one attempt of `request`; none if it would not fit even
 /// on empty nodes. All attempts expected to end at that very time count as ended.
 pub(crate) fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Option<Reservation> {
-    let mut used: Vec<(Room, Amount)> =
-        empty_rooms(state, false).into_iter().map(|room| (room, state.used_on(room.node))).collect();
+    let mut rooms = free_rooms(state);
     let mut after = Vec::new();
     let mut releases = state.index().releases.iter().map(|(end, id)| ((*end).max(now), *id)).peekable();
     while let Some((at, id)) = releases.next() {
         after.push(id);
         for (_, task) in state.tasks_of(id).filter(|(_, task)| task.freed.is_none()) {
-            if let Some((_, used)) = used.iter_mut().find(|(room, _)| room.node == task.node) {
-                *used = used.less(task.amount);
+            if let Some(room) = rooms.iter_mut().find(|room| room.node == task.node) {
+                room.gives_back(state, task);
             }
         }
         if releases.peek().is_some_and(|(next, _)| *next == at) {
             continue;
         }
-        let rooms: Vec<Room> =
-            used.iter().map(|(room, used)| Room { node: room.node, free: room.free.less(*used) }).collect();
         if let Some(spread) = spread(&rooms, request) {
             // Whatever has a limit ends before "never".
             let window = if at == Timestamp::MAX { Nanos(u64::MAX - 1) } else { at.since(now) };
@@ -122,15 +196,18 @@ pub(crate) fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Op
 /// What is left of `rooms` where an attempt of `request` is spread so.
 pub(crate) fn less(mut rooms: Vec<Room>, spread: &Spread, request: &JobRequest) -> Vec<Room> {
     for (node, tasks) in spread {
-        let taken = Amount::of(&request.per_task).times(*tasks);
         let on_node = rooms.iter_mut().filter(|room| room.node == *node);
-        on_node.for_each(|room| room.free = room.free.less(taken));
+        on_node.for_each(|room| room.take(request, *tasks));
     }
     rooms
 }
 
 /// The lesser of two views of the same nodes, node by node.
 pub(crate) fn both(free: &[Room], spare: &[Room]) -> Vec<Room> {
-    let lesser = |(a, b): (&Room, &Room)| Room { node: a.node, free: a.free.min(b.free) };
+    let lesser = |(a, b): (&Room, &Room)| {
+        let lots = a.lots.iter().zip(&b.lots);
+        let lots = lots.map(|(a, b)| Lot { model: a.model, all: a.free().min(b.free()), taken: 0 }).collect();
+        Room { node: a.node, all: a.free().min(b.free()), used: Amount::default(), lots }
+    };
     free.iter().zip(spare).map(lesser).collect()
 }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use facts::event::{ReceiptV1, Reclaim, RightV1, StopOrderedV2, StopReason};
 use facts::{Event, JobRequest};
-use units::{AttemptId, JobId, Nanos, NodeId, TeamId, Timestamp};
+use units::{AttemptId, JobId, Nanos, TeamId, Timestamp};
 
 use crate::admit::Resource;
 use crate::place::{self, Reservation, Room};
 use crate::queue::{Entry, Wanted};
-use crate::rows::{Amount, Attempt, Job};
+use crate::rows::{Amount, Attempt, Job, Task};
 use crate::share::{Claim, Shares};
 use crate::state::State;
 
@@ -66,18 +66,18 @@ fn may_stop(state: &State, entry: &Entry) -> bool {
     reclaims || preempts(state, job)
 }
 
-/// What an attempt holds, by node and in all.
-struct Held {
+/// What an attempt holds, by task and in all.
+struct Held<'a> {
     team: TeamId,
-    tasks: Vec<(NodeId, Amount)>,
+    tasks: Vec<&'a Task>,
     amount: Amount,
 }
 
-impl Held {
-    fn by(state: &State, id: AttemptId, attempt: &Attempt) -> Self {
+impl<'a> Held<'a> {
+    fn by(state: &'a State, id: AttemptId, attempt: &Attempt) -> Self {
         let held = state.tasks_of(id).filter(|(_, task)| task.freed.is_none());
-        let tasks: Vec<(NodeId, Amount)> = held.map(|(_, task)| (task.node, task.amount)).collect();
-        let amount = tasks.iter().fold(Amount::default(), |sum, (_, amount)| sum.plus(*amount));
+        let tasks: Vec<&Task> = held.map(|(_, task)| task).collect();
+        let amount = tasks.iter().fold(Amount::default(), |sum, task| sum.plus(task.amount));
         Self { team: attempt.team, tasks, amount }
     }
 }
@@ -85,6 +85,7 @@ impl Held {
 /// What is free, and what teams may take of it, once certain attempts are gone.
 #[derive(Clone)]
 pub(crate) struct Outlook<'a> {
+    state: &'a State,
     rooms: Vec<Room>,
     shares: Shares<'a>,
 }
@@ -94,7 +95,7 @@ impl<'a> Outlook<'a> {
     pub(crate) fn settled(state: &'a State) -> Self {
         let rooms = place::free_rooms(state);
         let shares = Shares::new(state, place::total(&rooms));
-        let mut outlook = Self { rooms, shares };
+        let mut outlook = Self { state, rooms, shares };
         for (id, attempt) in state.attempts().filter(|(_, attempt)| is_going(attempt)) {
             outlook.frees(&Held::by(state, id, attempt));
         }
@@ -108,30 +109,30 @@ impl<'a> Outlook<'a> {
 
     /// Keeps the room that others were stopped for: whatever is started meanwhile would take it, or
     /// cost another stop. None if it is not enough any more.
-    pub(crate) fn reserve(&self, state: &State, request: &JobRequest, now: Timestamp) -> Option<Reservation> {
+    pub(crate) fn reserve(&self, request: &JobRequest, now: Timestamp) -> Option<Reservation> {
         let spare = place::less(self.rooms.clone(), &place::spread(&self.rooms, request)?, request);
-        let going = state.attempts().filter(|(_, attempt)| is_going(attempt));
+        let going = self.state.attempts().filter(|(_, attempt)| is_going(attempt));
         let ends: Vec<(AttemptId, Timestamp)> =
             going.map(|(id, attempt)| (id, attempt.expected_end())).collect();
         let at = ends.iter().map(|(_, end)| *end).max().unwrap_or(now).max(now);
         Some(Reservation { at, window: Nanos(0), spare, after: ends.into_iter().map(|(id, _)| id).collect() })
     }
 
-    fn frees(&mut self, held: &Held) {
-        self.change(held, Amount::plus);
+    fn frees(&mut self, held: &Held<'_>) {
+        self.change(held, Room::gives_back);
         self.shares.gives_back(held.team, held.amount, place::total(&self.rooms));
     }
 
-    fn keeps(&mut self, held: &Held) {
-        self.change(held, Amount::less);
+    fn keeps(&mut self, held: &Held<'_>) {
+        self.change(held, Room::takes_back);
         self.shares.takes_back(held.team, held.amount, place::total(&self.rooms));
     }
 
     /// Nodes without a room take no new work.
-    fn change(&mut self, held: &Held, by: impl Fn(Amount, Amount) -> Amount) {
-        for (node, amount) in &held.tasks {
-            if let Some(room) = self.rooms.iter_mut().find(|room| room.node == *node) {
-                room.free = by(room.free, *amount);
+    fn change(&mut self, held: &Held<'_>, by: impl Fn(&mut Room, &State, &Task)) {
+        for task in &held.tasks {
+            if let Some(room) = self.rooms.iter_mut().find(|room| room.node == task.node) {
+                by(room, self.state, task);
             }
         }
     }
@@ -147,7 +148,7 @@ struct Candidate<'a> {
     id: AttemptId,
     attempt: &'a Attempt,
     job: &'a Job,
-    held: Held,
+    held: Held<'a>,
     /// Of what it holds more than its team's quota, with the quota and what the team holds.
     borrowed: Vec<(Resource, u64, u64)>,
 }

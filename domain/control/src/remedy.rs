@@ -46,6 +46,8 @@ pub enum Remedy {
     Tasks(u32),
     /// Cancel it and ask for so much in each task.
     PerTask(Resource, u64),
+    /// Cancel it and ask for as many GPUs in each task, of any model.
+    AnyModel(u16),
     /// Cancel it and ask for no more than this time, so that it is over before the job at the
     /// head of the queue starts.
     TimeLimit(Nanos),
@@ -152,6 +154,11 @@ impl Menu<'_> {
         base.after.clone_from(&self.row.open);
         base.priority = self.row.priority;
         let each = base.per_task;
+        let any_model = base.gpu_model.is_some() && {
+            let mut works = |gpu_model| self.starts_as(&JobRequest { gpu_model, ..base.clone() });
+            // Where the same request starts, its cancellation helps.
+            works(None) && !works(base.gpu_model)
+        };
         let tasks = self.most(&base, base.tasks.into(), |request, tasks| request.tasks = narrow(tasks));
         let gpus = self.most(&base, each.gpus.into(), |request, gpus| {
             request.per_task.gpus = u16::try_from(gpus).unwrap_or(u16::MAX);
@@ -165,6 +172,7 @@ impl Menu<'_> {
         let limit = base.time_limit.map_or(LONGEST + 1, |limit| limit.0.div_ceil(STEP.0));
         let limit = self.most(&base, limit, set_limit);
         let all = [
+            any_model.then_some(Remedy::AnyModel(each.gpus)),
             tasks.map(|tasks| Remedy::Tasks(narrow(tasks))),
             gpus.map(|gpus| Remedy::PerTask(Resource::Gpus, gpus)),
             cores.map(|cores| Remedy::PerTask(Resource::Cores, cores)),

@@ -11,6 +11,7 @@ use facts::applied::{ClassV1, RetriesSetV1};
 use units::{ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, TeamId, Timestamp};
 
 use crate::govern::{Applied, Change, Key as ResourceKey};
+use crate::lots::Sorted;
 use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
@@ -92,6 +93,8 @@ pub(crate) struct Index {
     pub(crate) leaked: BTreeSet<(AttemptId, Rank)>,
     /// Devices that are held.
     pub(crate) devices: BTreeSet<(NodeId, DeviceIndex)>,
+    /// Each node's devices by model.
+    pub(crate) sorted: BTreeMap<NodeId, Sorted>,
     /// What each node's tasks hold.
     pub(crate) on_node: BTreeMap<NodeId, Usage>,
     /// What each team's tasks hold.
@@ -331,7 +334,11 @@ impl State {
         let Self { tables, index, .. } = self;
         match row {
             Row::Meta(new) => Row::Meta(std::mem::replace(&mut tables.meta, new)),
-            Row::Node(id, new) => Row::Node(id, replace(&mut tables.nodes, id, new)),
+            Row::Node(id, new) => {
+                let sorted = new.as_ref().map(|row| Sorted::new(&row.devices));
+                replace(&mut index.sorted, id, sorted);
+                Row::Node(id, replace(&mut tables.nodes, id, new))
+            }
             Row::Team(id, new) => Row::Team(id, replace(&mut tables.teams, id, new)),
             Row::Change(key, new) => {
                 let old = replace(&mut tables.changes, key.clone(), new);
@@ -513,6 +520,17 @@ impl State {
     /// What tasks hold on a node.
     pub fn used_on(&self, node: NodeId) -> Amount {
         self.index.on_node.get(&node).map_or(Amount::default(), |usage| usage.amount)
+    }
+
+    /// A node's devices by model.
+    pub(crate) fn sorted_devices(&self, node: NodeId) -> Option<&Sorted> {
+        self.index.sorted.get(&node)
+    }
+
+    /// A node's devices that tasks hold.
+    pub(crate) fn devices_held_on(&self, node: NodeId) -> impl Iterator<Item = DeviceIndex> {
+        let all = (node, DeviceIndex(0))..=(node, DeviceIndex(u16::MAX));
+        self.index.devices.range(all).map(|(_, device)| *device)
     }
 
     /// Whether a task holds this device.

@@ -56,7 +56,7 @@ fn signed(amount: u128) -> i128 {
 #[cfg(test)]
 mod tests {
     use facts::event::{
-        DeviceV1, HoldLeakedV1, NodeDeclaredV1, NodeSchedulableV1, PlacementV1, StartedV1, SubmittedV1,
+        DeviceV1, HoldLeakedV1, NodeDeclaredV1, NodeSchedulableV1, PlacementV1, StartedV1, SubmittedV2,
         TaskEndedV1, TaskFreedV1, TaskRunningV1,
     };
     use facts::{Actor, Envelope, Event, JobKind, JobRequest, Resources, Source, TaskExit};
@@ -91,7 +91,7 @@ mod tests {
                 memory: Bytes(1 << 30),
                 devices: vec![device("a"), device("b")],
             }));
-            day.push(Event::Submitted(SubmittedV1 { job: JobId(1), request: request() }));
+            day.push(Event::Submitted(SubmittedV2 { job: JobId(1), request: request() }));
             day
         }
 
@@ -182,6 +182,7 @@ mod tests {
             stop: facts::StopPolicy::default(),
             labels: facts::Labels::default(),
             payload: facts::Hash32::default(),
+            gpu_model: None,
         }
     }
 

@@ -6,11 +6,11 @@ use units::{Seq, Timestamp};
 
 use crate::applied::PriorityClassSetV1;
 use crate::envelope::{Actor, Envelope, Hash32, Source};
-use crate::event::{Event, StopOrderedV1, TeamSetV1};
+use crate::event::{Event, StopOrderedV1, SubmittedV1, TeamSetV1};
 
 /// How much the events' bytes have grown: the lines of `tests/data/events.golden`, which has one
 /// for each kind, version and variant and only ever gets longer. A program knows all up to its own.
-pub const FORMAT: u32 = 50;
+pub const FORMAT: u32 = 53;
 
 /// Why bytes are no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +77,7 @@ kinds! {
     3 v 1 => NodeDeclared,
     4 v 1 => NodeSchedulable,
     5 v 2 => TeamSet,
-    6 v 1 => Submitted,
+    6 v 2 => Submitted,
     7 v 1 => Held,
     8 v 1 => Released,
     9 v 1 => PrioritySet,
@@ -101,6 +101,7 @@ kinds! {
     27 v 1 => PreemptsSet,
     28 v 1 => RetriesSet;
     5 v 1 => TeamSet from TeamSetV1,
+    6 v 1 => Submitted from SubmittedV1,
     13 v 1 => StopOrdered from StopOrderedV1,
     26 v 1 => PriorityClassSet from PriorityClassSetV1,
 }

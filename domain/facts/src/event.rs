@@ -12,7 +12,7 @@ use units::{
 use crate::applied::{AppliedV1, PreemptsSetV1, PriorityClassSetV2, RetriesSetV1, TeamRemovedV1};
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
-use crate::job::JobRequest;
+use crate::job::{JobRequest, JobRequestV1};
 use crate::outcome::{Outcome, TaskExit};
 
 /// Anything that can stand in the log.
@@ -29,7 +29,7 @@ pub enum Event {
     /// A team and its quota, new or changed.
     TeamSet(TeamSetV2),
     /// A job was accepted.
-    Submitted(SubmittedV1),
+    Submitted(SubmittedV2),
     /// A job will not start until released.
     Held(HeldV1),
     /// A held job may start.
@@ -201,11 +201,26 @@ pub struct TeamSetV1 {
 
 /// See [`Event::Submitted`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubmittedV1 {
+pub struct SubmittedV2 {
     /// The id it got.
     pub job: JobId,
     /// What was asked for.
     pub request: JobRequest,
+}
+
+impl From<SubmittedV1> for SubmittedV2 {
+    fn from(old: SubmittedV1) -> Self {
+        Self { job: old.job, request: old.request.into() }
+    }
+}
+
+/// See [`Event::Submitted`]: only read any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmittedV1 {
+    /// The id it got.
+    pub job: JobId,
+    /// What was asked for.
+    pub request: JobRequestV1,
 }
 
 /// See [`Event::Held`].

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
-use units::{Bytes, Cores, JobId, Nanos, SubjectId, TeamId};
+use units::{Bytes, Cores, GpuModel, JobId, Nanos, SubjectId, TeamId};
 
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
@@ -54,6 +54,52 @@ pub struct JobRequest {
     pub labels: Labels,
     /// The hash of the launch payload.
     pub payload: Hash32,
+    /// The model that every device must be of; none takes any.
+    pub gpu_model: Option<GpuModel>,
+}
+
+/// A job as submitted before a model could be chosen: only read any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRequestV1 {
+    name: String,
+    kind: JobKind,
+    owner: SubjectId,
+    team: TeamId,
+    tasks: u32,
+    per_task: Resources,
+    array: Option<ArraySpec>,
+    priority: i32,
+    time_limit: Option<Nanos>,
+    after: Vec<Dependency>,
+    retry: RetryPolicy,
+    hold: bool,
+    stop: StopPolicy,
+    labels: Labels,
+    payload: Hash32,
+}
+
+impl From<JobRequestV1> for JobRequest {
+    /// Any model would do.
+    fn from(old: JobRequestV1) -> Self {
+        Self {
+            name: old.name,
+            kind: old.kind,
+            owner: old.owner,
+            team: old.team,
+            tasks: old.tasks,
+            per_task: old.per_task,
+            array: old.array,
+            priority: old.priority,
+            time_limit: old.time_limit,
+            after: old.after,
+            retry: old.retry,
+            hold: old.hold,
+            stop: old.stop,
+            labels: old.labels,
+            payload: old.payload,
+            gpu_model: None,
+        }
+    }
 }
 
 /// What kind of work a job is.

@@ -27,7 +27,15 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 /// Lines of versions that are only read any more.
-const OLD: [&str; 4] = ["team-set", "stop-ordered", "priority-class-set", "priority-class-gone"];
+const OLD: [&str; 7] = [
+    "team-set",
+    "submitted-batch",
+    "submitted-service",
+    "submitted-interactive",
+    "stop-ordered",
+    "priority-class-set",
+    "priority-class-gone",
+];
 
 #[test]
 fn bytes_are_as_ever() {

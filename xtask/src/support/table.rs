@@ -265,6 +265,18 @@ const LOCAL: &[Row] = &[
         ),
     ),
     row(
+        "GPUs of a model",
+        ANY,
+        StandIn(
+            "simulated devices",
+            &[
+                "domain/control/tests/main/histories.rs::decides_as_a_rescan_would",
+                "app/cli/tests/main/gpus.rs::a_job_gets_gpus_of_the_model_it_asks_for",
+                "app/cli/tests/main/gpus.rs::a_model_that_can_never_be_had_is_refused_with_those_that_can",
+            ],
+        ),
+    ),
+    row(
         "GPUs: a job reaches only its own",
         HYBRID,
         StandIn(

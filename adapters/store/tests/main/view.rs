@@ -29,6 +29,7 @@ fn job(id: u64, state: JobState) -> JobRow {
         stop: StopPolicy::default(),
         labels: labels.into(),
         payload: Hash32::default(),
+        gpu_model: None,
     };
     let at = Timestamp::from_secs(i64::try_from(id).unwrap() * 10);
     JobRow {

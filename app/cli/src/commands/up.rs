@@ -27,9 +27,7 @@ use crate::failure::{Doing, Failure};
 use crate::locate::Surroundings;
 use crate::offer::{self, Offer};
 use crate::output::Printer;
-
-/// What `gpus` in the state directory says of a rehearsal.
-const SIMULATED: &str = "simulated";
+use crate::values::SIMULATED;
 
 /// Starts the server in the background and returns when it answers.
 pub(crate) fn detach(state: &Path, printer: Printer) -> Result<u8, Failure> {
@@ -380,13 +378,10 @@ impl Banner<'_> {
         let devices = &self.offer.node.devices;
         let models = offer::count(devices.iter().map(|device| device.model.clone()));
         match (&self.args.simulate_gpus, devices.len()) {
-            (Some(rehearsal), count) => {
-                let model = if rehearsal.model == SIMULATED {
-                    String::new()
-                } else {
-                    format!(" {}", rehearsal.model)
-                };
-                format!("{count} simulated{model} GPU{}, of which nothing is measured", plural(count))
+            (Some(_), count) => {
+                let named = devices.iter().any(|device| device.model != SIMULATED);
+                let models = if named { format!(" ({models})") } else { String::new() };
+                format!("{count} simulated GPU{}{models}, of which nothing is measured", plural(count))
             }
             (None, 0) if self.found.gpus.is_empty() => {
                 "no GPUs: GPU figures will say not measured (rehearse with --simulate-gpus 8)".to_owned()

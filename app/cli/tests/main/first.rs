@@ -53,7 +53,7 @@ fn wrong_usage_is_3_and_a_server_that_is_away_125() {
     check(&["run", "--no-such-flag", "--", "true"], 3, "--no-such-flag");
     check(&["run", "--time", "30", "--", "true"], 3, "'30' has no unit");
     check(&["run", "echo", "hi"], 3, "fourplane run -- echo hi");
-    check(&["run", "--gpus", "h100:8", "--", "true"], 3, "h100");
+    check(&["run", "--gpus", "8:h100", "--", "true"], 3, "h100");
     check(&["jobs", "x"], 3, "'x' is no job id");
     check(&["jobs", "99"], 3, "there is no job 99");
     check(&["jobs", "-o", "nope"], 3, "there is no field 'nope'");

@@ -7,6 +7,7 @@ mod control;
 mod crash;
 mod drill;
 mod first;
+mod gpus;
 mod inventory;
 mod network;
 mod page;

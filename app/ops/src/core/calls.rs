@@ -3,7 +3,7 @@
 use control::{Denial, admit, admit_action, govern};
 use facts::applied::{AppliedV1, PreemptsSetV1};
 use facts::event::{
-    CancelRequestedV1, HeldV1, NodeSchedulableV1, PreemptibleSetV1, PrioritySetV1, ReleasedV1, SubmittedV1,
+    CancelRequestedV1, HeldV1, NodeSchedulableV1, PreemptibleSetV1, PrioritySetV1, ReleasedV1, SubmittedV2,
     TeamSetV2,
 };
 use facts::{Actor, Event, Hash32, JobRequest, LaunchSpec, Source};
@@ -139,7 +139,7 @@ impl<S: LogStore> Core<S> {
             stdout: launch.stdout.clone(),
             stderr: launch.stderr.clone(),
         };
-        self.accept(Event::Submitted(SubmittedV1 { job, request }), origin, draft)?;
+        self.accept(Event::Submitted(SubmittedV2 { job, request }), origin, draft)?;
         draft.batch.payloads.push((job, payload));
         draft.batch.side.push(SideWrite {
             table: SideTable::Output,

@@ -106,6 +106,7 @@ fn request() -> JobRequest {
         stop: StopPolicy::default(),
         labels: facts::Labels::default(),
         payload: Hash32::default(),
+        gpu_model: None,
     }
 }
 

@@ -405,6 +405,7 @@ impl World {
             stop: StopPolicy { grace: Nanos::from_secs(2), ..StopPolicy::default() },
             labels: facts::Labels::default(),
             payload: Hash32::default(),
+            gpu_model: None,
         }
     }
 

@@ -147,6 +147,9 @@ impl Words<'_> {
                     Some(self.flag("mem", format!("{}MiB", to >> 20))),
                 )
             }
+            Change::AnyModel(gpus) => {
+                ("any-model", "take GPUs of any model".to_owned(), Some(self.flag("gpus", gpus)))
+            }
             Change::TimeLimit(Nanos(to)) => {
                 let minutes = to / 60_000_000_000;
                 let text = format!("limit it to {minutes} min, so that it is over before others start");

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use control::State;
 use control::Why as Reason;
+use control::{Resource, State};
 use facts::event::{ReceiptV1, RightV1};
 use ops::view::{AttemptRow, JobRow};
 use units::{DeviceIndex, JobId, NodeId, SubjectId, Timestamp};
@@ -29,6 +29,7 @@ pub(crate) fn show_job(app: &App, row: JobRow, now: Timestamp) -> Job {
         cores: request.per_task.cores.0,
         memory_bytes: request.per_task.memory.0,
         gpus: request.per_task.gpus,
+        gpu_model: request.gpu_model.map(|model| model.to_string()),
         simulated: app.config.rehearsal && request.per_task.gpus > 0,
         array: request.array.as_ref().map(Into::into),
         time_limit_ns: request.time_limit.map(|limit| limit.0),
@@ -206,8 +207,13 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
             "no node is large enough any more".to_owned(),
             Some("cancel it and submit it with less a task"),
         ),
-        Reason::Resources { missing, .. } => {
-            let missing: Vec<String> = missing.iter().map(|(what, much)| what.say(*much)).collect();
+        Reason::Resources { missing, model, .. } => {
+            let of_model = model.map_or_else(String::new, |model| format!(" of model {model}"));
+            let say = |(what, much): &(Resource, u64)| match what {
+                Resource::Gpus => what.say(*much) + &of_model,
+                _ => what.say(*much),
+            };
+            let missing: Vec<String> = missing.iter().map(say).collect();
             let text = match missing.as_slice() {
                 [] => "no one node has all it needs free".to_owned(),
                 missing => format!("it lacks {}", missing.join(", ")),

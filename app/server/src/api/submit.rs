@@ -167,6 +167,8 @@ fn read(
         Ok(ArraySpec { indexes, max_running: array.max_running })
     });
     let array = array.transpose()?;
+    let wrong = |error: units::GpuNameError| ApiError::malformed("gpu_model", error.to_string());
+    let gpu_model = submit.gpu_model.map(|name| name.parse().map_err(wrong)).transpose()?;
     let request = JobRequest {
         name: submit.name.unwrap_or_else(|| name_of(&submit.argv, submit.script.is_some())),
         kind: submit.kind.into(),
@@ -183,6 +185,7 @@ fn read(
         stop: submit.stop.into(),
         labels: submit.labels.into(),
         payload: Hash32::default(),
+        gpu_model,
     };
     let bytes = |texts: Vec<Text>| texts.into_iter().map(|text| text.0).collect::<Vec<_>>();
     let script = submit.script.map(|script| script.0);

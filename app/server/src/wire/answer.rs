@@ -38,6 +38,9 @@ pub struct Job {
     pub memory_bytes: u64,
     /// Whole devices of each task.
     pub gpus: u16,
+    /// The model that they must be of, by its canonical name; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_model: Option<String>,
     /// Whether those devices are made up for a rehearsal: nothing about them is measured.
     pub simulated: bool,
     /// The members, where it is an array.

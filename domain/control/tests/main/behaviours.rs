@@ -1,6 +1,6 @@
 //! Who starts, when and where.
 
-use control::{Denial, Misfit, Policy, Resource, State, admit, admit_action};
+use control::{Denial, Misfit, Policy, Resource, State, Why, admit, admit_action};
 use facts::event::{CancelRequestedV1, HeldV1, PlacementV1, StartedV1};
 use facts::{Condition, Event, IndexSet, Outcome, TaskExit};
 use units::{ArrayIndex, AttemptId, Bytes, DeviceIndex, JobId, Nanos, NodeId, SubjectId, TeamId};
@@ -126,6 +126,55 @@ fn gangs_start_whole_or_not_at_all_and_span_nodes() {
     let nodes: Vec<_> = world.state.tasks_of(world.attempt(gang)).map(|(_, task)| task.node.0).collect();
     assert_eq!(nodes, [0, 0, 1, 1]);
     assert_eq!(world.devices(gang), [0, 1, 0, 1]);
+}
+
+#[test]
+fn devices_are_of_the_model_asked_for() {
+    let mut world = World::with_node(16, 0);
+    world.node_of(0, 16, &["NVIDIA H200", "A100-SXM4-40GB", "NVIDIA H200"]);
+    let a100 = world.submit(job().gpus_of("A100-SXM4-40GB", 1));
+    let h200 = world.submit(job().gpus_of("h200", 1));
+    assert_eq!((world.devices(a100), world.devices(h200)), (vec![1], vec![0]));
+    let (second, free) =
+        (world.submit(job().gpus_of("A100-SXM4-40GB", 1).minutes(1)), world.submit(job().minutes(1)));
+    let any = world.submit(job().gpus(1).minutes(1));
+    world.assert_running(&[second, free, any], &[free, any]);
+    assert_eq!(world.devices(any), [2]);
+    let Why::Resources { missing, model, .. } = world.why(second) else { panic!("{:?}", world.why(second)) };
+    assert_eq!(
+        (missing, model.map(units::GpuModel::name)),
+        (vec![(Resource::Gpus, 1)], Some("A100-SXM-40GB"))
+    );
+    world.succeeds(a100);
+    world.assert_running(&[second], &[second]);
+    assert_eq!(world.devices(second), [1]);
+}
+
+#[test]
+fn a_model_that_is_not_there_or_not_often_enough_is_refused() {
+    let mut world = World::with_node(16, 0);
+    world.node_of(0, 16, &["NVIDIA H200", "A100-SXM4-40GB", "NVIDIA H200"]);
+    let check = |request: facts::JobRequest, expect: &str| {
+        let refused = admit(&world.state, &request).expect_err("it can never run");
+        assert_eq!(refused.to_string(), expect);
+    };
+    check(
+        job().gpus_of("b200", 1),
+        "it asks for GPUs of model B200-SXM-180GB, and there are 1 A100-SXM4-40GB, 2 NVIDIA H200",
+    );
+    check(
+        job().gpus_of("h200", 3),
+        "it asks for 1 x (1 core, 1 B of memory, 3 GPUs) of model H200-SXM-141GB, more than the nodes \
+         have even when nothing else runs; 0 such tasks would fit, and a task may have at most 16 cores, \
+         1 MiB of memory, 2 GPUs",
+    );
+    check(
+        job().gpus_of("h200", 0),
+        "it asks for 0 GPUs of model H200-SXM-141GB; ask for at least one, or for no model",
+    );
+    let nothing = World::with_node(1, 0);
+    let refused = admit(&nothing.state, &job().gpus_of("h200", 1)).expect_err("there is none");
+    assert_eq!(refused.to_string(), "it asks for GPUs of model H200-SXM-141GB, and there are none");
 }
 
 #[test]

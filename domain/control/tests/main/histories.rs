@@ -3,7 +3,7 @@
 
 use control::{Policy, State, decide};
 use facts::applied::PreemptsSetV1;
-use facts::event::{HealthChangedV1, PreemptibleSetV1, PreemptionSetV1, Reclaim, SubmittedV1};
+use facts::event::{HealthChangedV1, PreemptibleSetV1, PreemptionSetV1, Reclaim, SubmittedV2};
 use facts::{Condition, Event, IndexSet, JobRequest, TaskExit};
 use proptest::prelude::*;
 use units::{AttemptId, JobId, Nanos, Rank, Timestamp};
@@ -61,9 +61,14 @@ fn request() -> impl Strategy<Value = JobRequest> {
     let size = (1_u32..6, 0_u16..3, prop_oneof![4 => Just(1_u32), 1 => 2_u32..4]);
     let limit = prop::option::of(1_u64..40);
     let array = prop::option::weighted(0.25, (1_u32..5, prop::option::of(1_u32..3)));
+    let model = prop::option::weighted(0.4, prop::sample::select(vec!["H200", "A100-SXM4-40GB"]));
+    let size = (size, model);
     (size, limit, array, 0_u32..2, -1_i32..2, 0_u32..3, any::<bool>()).prop_map(
-        |((cores, gpus, tasks), limit, array, team, priority, retries, requeue)| {
+        |(((cores, gpus, tasks), model), limit, array, team, priority, retries, requeue)| {
             let mut request = job().cores(cores).gpus(gpus).tasks(tasks).team(team).retries(retries);
+            if let Some(model) = model.filter(|_| gpus > 0) {
+                request = request.gpus_of(model, gpus);
+            }
             request.priority = priority;
             request.time_limit = limit.map(|limit| Nanos::from_secs(limit * 10));
             request.retry.requeue = requeue;
@@ -127,7 +132,7 @@ pub(crate) fn happen(world: &mut World, step: Step) {
                 request = request.after(other, condition);
             }
             let job = world.state.next_job_id();
-            world.event(Event::Submitted(SubmittedV1 { job, request }));
+            world.event(Event::Submitted(SubmittedV2 { job, request }));
         }
         Step::Hold(at) => _ = choose(&jobs, at).map(|job| world.hold(job)),
         Step::Release(at) => {
@@ -209,8 +214,9 @@ fn settle_with_oracle(world: &mut World) {
 }
 
 pub(crate) fn two_nodes() -> World {
-    let mut world = World::with_node(8, 3);
-    world.node(1, 6, 2);
+    let mut world = World::with_node(8, 0);
+    world.node_of(0, 8, &["H200", "A100-SXM4-40GB", "H200"]);
+    world.node_of(1, 6, &["A100-SXM4-40GB", "no known model"]);
     world.team(1, Some(10), Some(3));
     world.policy = Policy { max_examined: u32::MAX };
     world

@@ -64,6 +64,10 @@ pub(crate) fn check_start(before: &State, after: &State, start: &StartedV1) {
         assert!(node.schedulable, "a drained node gets new work");
         for device in &task.devices {
             assert!(!before.is_device_held(task.node, *device), "a fenced device is touched");
+            let device = &node.devices[usize::from(device.0)];
+            let model = device.model.parse().ok();
+            let suits = job.request.gpu_model.is_none_or(|asked| Some(asked) == model);
+            assert!(suits, "a {} is given to who asked for another", device.model);
         }
     }
     let team = after.team(job.request.team).expect("a team that runs jobs is known");

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use control::{Amount, Attempt, Job, Resource, State};
+use control::{Amount, Attempt, Job, Node, Resource, State};
 use facts::event::{
     AttemptClosedV1, MembersEndedV1, Next, PlacementV1, ReceiptV1, Reclaim, RightV1, StartedV1,
     StopOrderedV2, StopReason,
 };
 use facts::{Event, JobRequest, Outcome, TaskExit};
-use units::{AttemptId, DeviceIndex, JobId, MemberId, NodeId, TeamId, Timestamp};
+use units::{AttemptId, DeviceIndex, GpuModel, JobId, MemberId, NodeId, TeamId, Timestamp};
 
 pub(crate) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     for (job, row) in state.jobs() {
@@ -100,31 +100,76 @@ fn close(state: &State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Eve
     Event::AttemptClosed(AttemptClosedV1 { attempt: id, outcome, next })
 }
 
-/// What is free: amounts by node.
-type Room = Vec<(NodeId, Amount)>;
+/// What is free on each node: cores and memory, and its devices by model, in the order in which the
+/// node names the models.
+type Room = Vec<(NodeId, Free)>;
+
+#[derive(Clone, Debug)]
+struct Free {
+    /// Without devices.
+    amount: Amount,
+    models: Vec<(Option<GpuModel>, u64)>,
+}
+
+impl Free {
+    fn gpus(&self) -> u64 {
+        self.models.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Takes one task in, if it fits: of each model in turn, as far as that goes.
+    fn take(&mut self, request: &JobRequest) -> bool {
+        let need = Amount::of(&request.per_task);
+        let suits = |model: &Option<GpuModel>| request.gpu_model.is_none() || request.gpu_model == *model;
+        let suiting = self.models.iter_mut().filter(|(model, _)| suits(model));
+        let mut counts: Vec<&mut u64> = suiting.map(|(_, count)| count).collect();
+        let without = Resource::Gpus.with(need, 0);
+        if !without.fits(self.amount) || counts.iter().map(|count| **count).sum::<u64>() < need.gpus {
+            return false;
+        }
+        self.amount = self.amount.less(without);
+        for _ in 0..need.gpus {
+            **counts.iter_mut().find(|count| ***count > 0).expect("there are enough") -= 1;
+        }
+        true
+    }
+}
+
+fn devices(node: &Node) -> impl Iterator<Item = DeviceIndex> {
+    (0..).map(DeviceIndex).zip(node.devices.iter()).map(|(index, _)| index)
+}
+
+fn model(node: &Node, device: DeviceIndex) -> Option<GpuModel> {
+    node.devices[usize::from(device.0)].model.parse().ok()
+}
 
 /// What nodes have beside the tasks that still hold something and are not in `gone`.
 fn room(state: &State, gone: &BTreeSet<AttemptId>) -> Room {
-    let held = |node: NodeId| {
+    let free = |(id, node): (NodeId, &Node)| {
         let open = state.attempts().filter(|(id, _)| !gone.contains(id));
         let tasks = open.flat_map(|(id, _)| state.tasks_of(id));
-        let tasks = tasks.filter(|(_, task)| task.node == node && task.freed.is_none());
-        tasks.fold(Amount::default(), |sum, (_, task)| sum.plus(task.amount))
+        let tasks = tasks.map(|(_, task)| task).filter(|task| task.node == id && task.freed.is_none());
+        let tasks: Vec<_> = tasks.collect();
+        let held = tasks.iter().fold(Amount::default(), |sum, task| sum.plus(task.amount));
+        let held_devices: BTreeSet<_> = tasks.iter().flat_map(|task| &task.devices).collect();
+        let mut models = Vec::new();
+        for device in devices(node) {
+            let model = model(node, device);
+            if models.iter().all(|(known, _)| *known != model) {
+                models.push((model, 0));
+            }
+            if !held_devices.contains(&device) {
+                models.iter_mut().find(|(known, _)| *known == model).expect("it was put there").1 += 1;
+            }
+        }
+        (id, Free { amount: Resource::Gpus.with(node.capacity.less(held), 0), models })
     };
-    let nodes = state.nodes().filter(|(_, node)| node.schedulable);
-    nodes.map(|(id, node)| (id, node.capacity.less(held(id)))).collect()
+    state.nodes().filter(|(_, node)| node.schedulable).map(free).collect()
 }
 
 /// Puts the tasks on the first nodes with room, one by one; says where, and takes the room.
 fn fill(room: &mut Room, request: &JobRequest) -> Option<Vec<NodeId>> {
-    let need = Amount::of(&request.per_task);
-    let mut nodes = Vec::new();
-    for _ in 0..request.tasks {
-        let (node, free) = room.iter_mut().find(|(_, free)| need.fits(*free))?;
-        *free = free.less(need);
-        nodes.push(*node);
-    }
-    Some(nodes)
+    let mut place = || room.iter_mut().find_map(|(node, free)| free.take(request).then_some(*node));
+    (0..request.tasks).map(|_| place()).collect()
 }
 
 /// Jobs that could start a member now were there room, first come first.
@@ -167,7 +212,9 @@ fn held(state: &State, team: TeamId, gone: &BTreeSet<AttemptId>) -> Amount {
 fn may_take(state: &State, team: TeamId, need: Amount, borrowing: bool, gone: &BTreeSet<AttemptId>) -> bool {
     let Some(row) = state.team(team) else { return false };
     let used = held(state, team, gone);
-    let free = room(state, gone).into_iter().fold(Amount::default(), |sum, (_, free)| sum.plus(free));
+    let free = room(state, gone)
+        .into_iter()
+        .fold(Amount::default(), |sum, (_, free)| sum.plus(Resource::Gpus.with(free.amount, free.gpus())));
     let others = state.teams().filter(|(other, _)| *other != team);
     let kept = others.fold(Amount::default(), |sum, (other, row)| {
         sum.plus(row.quota.less(row.lend).less(held(state, other, gone)))
@@ -264,7 +311,10 @@ fn start(state: &State, now: Timestamp) -> Option<Event> {
             let in_time = request.time_limit.is_some_and(|limit| *at == Timestamp::MAX || now + limit <= *at);
             if !in_time {
                 for ((_, free), (_, beside)) in allowed.iter_mut().zip(beside) {
-                    *free = free.min(*beside);
+                    free.amount = free.amount.min(beside.amount);
+                    for ((_, free), (_, beside)) in free.models.iter_mut().zip(&beside.models) {
+                        *free = (*free).min(*beside);
+                    }
                 }
             }
         }
@@ -383,8 +433,16 @@ fn started(state: &State, id: JobId, member: MemberId, request: &JobRequest, nod
     let mut taken: BTreeSet<(NodeId, DeviceIndex)> =
         held.flat_map(|(_, task)| task.devices.iter().map(|device| (task.node, *device))).collect();
     let mut place = |node: NodeId| {
-        let free = (0..).map(DeviceIndex).filter(|device| !taken.contains(&(node, *device)));
-        let devices: Vec<_> = free.take(usize::from(request.per_task.gpus)).collect();
+        let row = state.node(node).expect("the node is known");
+        let suits =
+            |device: &DeviceIndex| request.gpu_model.is_none_or(|asked| model(row, *device) == Some(asked));
+        let first_of = |device: &DeviceIndex| {
+            row.devices.iter().position(|other| other.model == row.devices[usize::from(device.0)].model)
+        };
+        let mut free: Vec<_> =
+            devices(row).filter(|device| suits(device) && !taken.contains(&(node, *device))).collect();
+        free.sort_by_key(|device| (first_of(device), *device));
+        let devices: Vec<_> = free.into_iter().take(usize::from(request.per_task.gpus)).collect();
         taken.extend(devices.iter().map(|device| (node, *device)));
         PlacementV1 { node, devices }
     };

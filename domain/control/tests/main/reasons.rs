@@ -16,6 +16,7 @@ fn resources_name_the_holder_and_when_it_ends() {
     world.pass(60);
     let end = since + Nanos::from_secs(600);
     let expect = Why::Resources {
+        model: None,
         missing: vec![(Resource::Gpus, 1)],
         free_at: Some(end),
         holders: vec![Holder {

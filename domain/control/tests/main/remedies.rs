@@ -1,7 +1,7 @@
 //! What is told to help helps, a step less does not, and asking changes nothing.
 
 use control::{Forecast, Remedy, Resource, Why, forecast, preflight, remedies};
-use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV1};
+use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV2};
 use facts::{Condition, Event, IndexSet, JobRequest};
 use proptest::prelude::*;
 use units::{Bytes, Cores, JobId, MemberId, Nanos, NodeId, SubjectId, TeamId, Timestamp};
@@ -88,6 +88,16 @@ fn less_is_not_told_where_the_cancellation_itself_helps() {
 }
 
 #[test]
+fn another_model_is_told_where_it_is_free() {
+    let mut world = World::with_node(8, 0);
+    world.node_of(0, 8, &["H200", "A100-SXM4-40GB"]);
+    let holder = world.submit(job().gpus_of("h200", 1));
+    let waits = world.submit(job().gpus_of("h200", 1));
+    let end = Remedy::End(vec![MemberId::sole(holder)]);
+    assert_eq!(remedies_of(&mut world, waits), [Remedy::AnyModel(1), end]);
+}
+
+#[test]
 fn a_forecast_follows_the_queue() {
     let mut world = World::with_node(1, 0);
     let jobs: Vec<JobId> = (0..4).map(|_| world.submit(job().minutes(10))).collect();
@@ -130,7 +140,7 @@ fn less(remedy: &Remedy) -> Vec<Remedy> {
             .map(|at| [&members[..at], &members[at + 1..]].concat())
             .map(Remedy::End)
             .collect(),
-        Remedy::Release | Remedy::Resume(_) | Remedy::TimeLimit(_) => Vec::new(),
+        Remedy::Release | Remedy::Resume(_) | Remedy::AnyModel(_) | Remedy::TimeLimit(_) => Vec::new(),
     }
 }
 
@@ -146,7 +156,7 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
         change(&mut request);
         world.event(Event::CancelRequested(CancelRequestedV1 { job, members: None, by: SubjectId(1) }));
         let job = world.state.next_job_id();
-        world.event(Event::Submitted(SubmittedV1 { job, request }));
+        world.event(Event::Submitted(SubmittedV2 { job, request }));
         job
     };
     match remedy {
@@ -174,6 +184,7 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
                 Resource::Gpus => request.per_task.gpus = (*to).try_into().expect("less than before"),
             });
         }
+        Remedy::AnyModel(_) => awaited = again(&mut world, &|request| request.gpu_model = None),
         Remedy::TimeLimit(to) => awaited = again(&mut world, &|request| request.time_limit = Some(*to)),
         Remedy::End(members) => {
             for member in members {

@@ -3,7 +3,7 @@
 use control::{Misfit, Obligation, Policy, State, Why, decide, why};
 use facts::event::{
     CancelRequestedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1, LimitsV1, NodeDeclaredV1,
-    NodeSchedulableV1, PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV1, TaskEndedV1,
+    NodeSchedulableV1, PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV2, TaskEndedV1,
     TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::{
@@ -32,6 +32,7 @@ pub(crate) fn job() -> JobRequest {
         stop: StopPolicy::default(),
         labels: facts::Labels::default(),
         payload: Hash32::default(),
+        gpu_model: None,
     }
 }
 
@@ -45,6 +46,13 @@ pub(crate) trait Refine: Sized {
     fn gpus(self, gpus: u16) -> JobRequest {
         self.with(|job| job.per_task.gpus = gpus)
     }
+    fn gpus_of(self, model: &str, gpus: u16) -> JobRequest {
+        self.with(|job| {
+            job.per_task.gpus = gpus;
+            job.gpu_model = Some(model.parse().expect("tests name models that exist"));
+        })
+    }
+
     fn tasks(self, tasks: u32) -> JobRequest {
         self.with(|job| job.tasks = tasks)
     }
@@ -100,9 +108,14 @@ impl World {
     }
 
     pub(crate) fn node(&mut self, node: u32, cores: u32, gpus: usize) {
-        let device = |index| DeviceV1 {
+        self.node_of(node, cores, &vec!["NVIDIA H200"; gpus]);
+    }
+
+    /// A node with devices of these models.
+    pub(crate) fn node_of(&mut self, node: u32, cores: u32, models: &[&str]) {
+        let device = |(index, model): (usize, &&str)| DeviceV1 {
             key: format!("gpu-{node}-{index}"),
-            model: "H200".to_owned(),
+            model: (*model).to_owned(),
             memory: Bytes(1),
             simulated: true,
         };
@@ -112,7 +125,7 @@ impl World {
             boot_id: [0; 16],
             cores: Cores(cores),
             memory: Bytes(1 << 20),
-            devices: (0..gpus).map(device).collect(),
+            devices: models.iter().enumerate().map(device).collect(),
         }));
     }
 
@@ -180,7 +193,7 @@ impl World {
     /// Submits, and lets decisions follow.
     pub(crate) fn submit(&mut self, request: JobRequest) -> JobId {
         let job = self.state.next_job_id();
-        self.event(Event::Submitted(SubmittedV1 { job, request }));
+        self.event(Event::Submitted(SubmittedV2 { job, request }));
         self.settle();
         job
     }

@@ -10,7 +10,7 @@ use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
     LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PartV1, PassCutV1, PlacementV1,
     PreemptibleSetV1, PreemptionSetV1, PrioritySetV1, ReceiptV1, Reclaim, ReleasedV1, RightV1,
-    SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV2, StopReason, SubmittedV1, TaskEndedV1,
+    SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV2, StopReason, SubmittedV2, TaskEndedV1,
     TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::{
@@ -46,6 +46,7 @@ fn request(kind: JobKind) -> JobRequest {
         stop: StopPolicy { signal: 15, grace: Nanos::from_secs(10), warn: Some((10, Nanos::from_secs(120))) },
         labels: BTreeMap::from([("model".to_owned(), "m1".to_owned())]).into(),
         payload: Hash32([9; 32]),
+        gpu_model: None,
     }
 }
 
@@ -80,6 +81,9 @@ fn events() -> Vec<(&'static str, Event)> {
             cpu: Some(5),
             memory_peak: Some(Bytes(6)),
         })
+    };
+    let submitted = |kind, gpu_model| {
+        Event::Submitted(SubmittedV2 { job, request: JobRequest { gpu_model, ..request(kind) } })
     };
     let stopped = |reason, receipt| Event::StopOrdered(StopOrderedV2 { attempt, reason, receipt });
     let receipt = |right| Some(ReceiptV1 { job, team: TeamId(2), right });
@@ -133,9 +137,9 @@ fn events() -> Vec<(&'static str, Event)> {
                 lend: LimitsV1::UNLIMITED,
             }),
         ),
-        ("submitted-batch", Event::Submitted(SubmittedV1 { job, request: request(JobKind::Batch) })),
-        ("submitted-service", Event::Submitted(SubmittedV1 { job, request: request(service) })),
-        ("submitted-interactive", Event::Submitted(SubmittedV1 { job, request: request(interactive) })),
+        ("submitted-batch", submitted(JobKind::Batch, None)),
+        ("submitted-service", submitted(service.clone(), None)),
+        ("submitted-interactive", submitted(interactive.clone(), None)),
         ("held", Event::Held(HeldV1 { job })),
         ("released", Event::Released(ReleasedV1 { job })),
         ("priority-set", Event::PrioritySet(PrioritySetV1 { job, priority: 5 })),
@@ -263,6 +267,9 @@ fn events() -> Vec<(&'static str, Event)> {
             applied(ResourceV1::PreemptingPriority(PriorityV1 { name: "high".to_owned(), value: 100 })),
         ),
         ("applied-retries", applied(ResourceV1::Retries(retries))),
+        ("submitted-2-batch", submitted(JobKind::Batch, "H100-SXM-80GB".parse().ok())),
+        ("submitted-2-service", submitted(service, None)),
+        ("submitted-2-interactive", submitted(interactive, None)),
     ]
 }
 
