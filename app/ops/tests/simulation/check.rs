@@ -9,16 +9,17 @@ use facts::{Envelope, Event, Hash32, TaskExit, decode};
 use ops::core::Core;
 use ops::ports::{Head, LogStore, TaskId};
 use store::ModelLog;
-use units::{AttemptId, JobId, Rank, Seq, TeamId, Timestamp};
+use units::{AttemptId, JobId, Rank, Seq, Timestamp};
 
 use super::machine::{Life, Machine};
+use super::sharing;
 use super::world::{Promises, key_of};
 
-fn history(core: &Core<ModelLog>) -> Vec<Envelope> {
+pub(crate) fn history(store: &ModelLog) -> Vec<Envelope> {
     let mut events = Vec::new();
     let mut hash = blake3::Hasher::new();
     let mut chain = Hash32::default();
-    let scanned = core.store().scan(Head::default(), &mut |seq, bytes| {
+    let scanned = store.scan(Head::default(), &mut |seq, bytes| {
         hash.reset();
         hash.update(&chain.0).update(bytes);
         chain = Hash32(*hash.finalize().as_bytes());
@@ -41,12 +42,12 @@ pub(crate) fn promises_kept(core: &Core<ModelLog>, promises: &Promises) {
 }
 
 pub(crate) fn everything(core: &Core<ModelLog>, machine: &Machine, promises: &Promises, clock_faults: bool) {
-    let log = history(core);
+    let log = history(core.store());
     promises_kept(core, promises);
     one_job_a_submission(&log, promises);
     replay_gives_the_same_state(&log, core);
     time_never_goes_back(&log);
-    quota_is_kept(&log);
+    sharing::is_fair(&log);
     exits_are_true(&log, machine);
     gangs_are_whole(&log, machine);
     the_unhealthy_are_stopped(&log);
@@ -79,33 +80,6 @@ fn replay_gives_the_same_state(log: &[Envelope], core: &Core<ModelLog>) {
 fn time_never_goes_back(log: &[Envelope]) {
     for pair in log.windows(2) {
         assert!(pair[0].ledger_time <= pair[1].ledger_time, "ledger time went back at {}", pair[1].seq);
-    }
-}
-
-/// What the default team holds, from the log alone, never exceeds the quota at a start.
-fn quota_is_kept(log: &[Envelope]) {
-    let mut quota = u64::MAX;
-    let mut held: BTreeMap<TaskId, u64> = BTreeMap::new();
-    for envelope in log {
-        match &envelope.event {
-            Event::TeamSet(body) if body.team == TeamId(0) => {
-                quota = body.quota.gpus.map_or(u64::MAX, u64::from);
-            }
-            Event::Started(body) => {
-                for (rank, task) in (0..).map(Rank).zip(&body.tasks) {
-                    held.insert(TaskId { attempt: body.attempt, rank }, task.devices.len() as u64);
-                }
-                // A quota lowered below what is held takes nothing away, but gives nothing more.
-                let takes = body.tasks.iter().any(|task| !task.devices.is_empty());
-                let kept = held.values().sum::<u64>() <= quota;
-                assert!(kept || !takes, "quota broken at {}", envelope.seq);
-            }
-            Event::TaskFreed(body) => drop(held.remove(&TaskId { attempt: body.attempt, rank: body.rank })),
-            Event::TaskEnded(body) if body.freed.is_some() => {
-                held.remove(&TaskId { attempt: body.attempt, rank: body.rank });
-            }
-            _ => {}
-        }
     }
 }
 

@@ -5,10 +5,12 @@
 mod check;
 mod machine;
 mod rng;
+mod sharing;
 pub(crate) mod world;
 
 use std::env;
 
+use facts::event::RightV1;
 use ops::ports::LogStore;
 use world::World;
 
@@ -26,6 +28,19 @@ fn no_seed_breaks_a_promise() {
         let run = std::panic::catch_unwind(|| World::new(seed).run());
         assert!(run.is_ok(), "seed {seed} fails; replay it with FOURPLANE_SEED={seed} FOURPLANE_SEEDS=1");
     }
+}
+
+/// What no seed does is not tested by any.
+#[test]
+fn seeds_stop_jobs_by_every_right() {
+    let logs = (0..200).map(|seed| check::history(&World::new(seed).run()));
+    let (reclaims, urgencies) = logs.fold((0, 0), |(reclaims, urgencies), log| {
+        let rights = || log.iter().filter_map(|envelope| sharing::right(&envelope.event));
+        let is_reclaim = |right: &RightV1| matches!(right, RightV1::Reclaim { .. });
+        let here = rights().filter(is_reclaim).count();
+        (reclaims + here, urgencies + rights().count() - here)
+    });
+    assert!(reclaims > 10 && urgencies > 10, "{reclaims} reclaims, {urgencies} stops for the urgent");
 }
 
 #[test]

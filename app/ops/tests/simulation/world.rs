@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use control::Policy;
 use control::identity::{Principal, Role};
-use facts::event::{DeviceV1, LimitsV1};
+use facts::event::{DeviceV1, LimitsV1, PreemptionSetV1, Reclaim};
 use facts::{
     ArraySpec, Condition, Dependency, ExitClass, Hash32, IndexSet, JobKind, JobRequest, LaunchSpec,
     Resources, RestartPolicy, RetryPolicy, StopPolicy,
@@ -21,6 +21,8 @@ use super::check;
 use super::machine::Machine;
 use super::rng::Rng;
 
+/// The teams that share the machine.
+const TEAMS: [TeamId; 2] = [TeamId(0), TeamId(1)];
 const STEPS: u64 = 120;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MILLISECOND;
@@ -93,6 +95,7 @@ impl World {
 
     /// Runs the whole story; returns the log that it left.
     pub(crate) fn run(mut self) -> ModelLog {
+        self.change_quota();
         for _ in 0..STEPS {
             self.step();
         }
@@ -107,6 +110,7 @@ impl World {
             0..10 => self.submit(),
             10..14 => self.act(),
             14 => self.change_quota(),
+            31 if self.rng.one_in(2) => self.change_preemption(),
             15 => self.set_schedulable(self.submitted.is_multiple_of(2)),
             16 => self.crash(),
             17 => self.crash_in_turn(),
@@ -130,7 +134,10 @@ impl World {
         self.disk.fail_commits(0);
         self.machine.thaw_all(self.now);
         self.set_schedulable(true);
-        self.set_quota(None);
+        for team in TEAMS {
+            self.set_team(team, LimitsV1::UNLIMITED, LimitsV1::NOTHING, LimitsV1::UNLIMITED);
+        }
+        self.call(Command::SetPreemption(PreemptionSetV1::default()), None);
         for round in 0..4_000 {
             let held = |core: &Core<ModelLog>| {
                 core.state().jobs().filter(|(_, job)| job.held).map(|(id, _)| id).collect()
@@ -384,7 +391,7 @@ impl World {
             name: "job".to_owned(),
             kind: service.unwrap_or(JobKind::Batch),
             owner: SubjectId(1),
-            team: TeamId(0),
+            team: TEAMS[usize::from(rng.one_in(2))],
             tasks: if rng.one_in(4) { 2 } else { 1 },
             per_task: Resources {
                 cores: Cores(1 + u32::try_from(rng.below(4)).unwrap_or(0)),
@@ -416,7 +423,8 @@ impl World {
         }
         let nth = usize::try_from(self.rng.below(jobs)).unwrap_or(0);
         let job = self.promises.jobs.values().nth(nth).copied().unwrap_or_default();
-        let command = match self.rng.below(5) {
+        let command = match self.rng.below(6) {
+            5 => Command::SetPreemptible(job, self.rng.one_in(2)),
             0 => Command::Hold(job),
             1 => Command::Release(job),
             2 => Command::SetPriority(job, i32::try_from(self.rng.below(5)).unwrap_or(0)),
@@ -427,15 +435,33 @@ impl World {
     }
 
     fn change_quota(&mut self) {
-        let gpus = u32::try_from(2 + self.rng.below(3)).unwrap_or(4);
-        self.set_quota(Some(gpus));
+        let known = self.server.as_ref().is_some_and(|core| core.state().team(TEAMS[1]).is_some());
+        let team = TEAMS[usize::from(!known || self.rng.one_in(2))];
+        let mut gpus = |below, others: LimitsV1| {
+            let gpus = self.rng.below(below);
+            LimitsV1 { gpus: u32::try_from(gpus).ok(), ..others }
+        };
+        let quota = gpus(5, LimitsV1::UNLIMITED);
+        let borrow = gpus(4, LimitsV1::NOTHING);
+        let lend = gpus(5, LimitsV1::UNLIMITED);
+        self.set_team(team, quota, borrow, lend);
     }
 
-    fn set_quota(&mut self, gpus: Option<u32>) {
-        let name = "default".to_owned();
-        let quota = LimitsV1 { gpus, ..LimitsV1::UNLIMITED };
-        let (borrow, lend) = (LimitsV1::NOTHING, LimitsV1::UNLIMITED);
-        self.call(Command::SetTeam { team: Some(TeamId(0)), name, quota, borrow, lend }, None);
+    fn set_team(&mut self, team: TeamId, quota: LimitsV1, borrow: LimitsV1, lend: LimitsV1) {
+        let known = self.server.as_ref().is_some_and(|core| core.state().team(team).is_some());
+        let name = format!("team {team}");
+        self.call(Command::SetTeam { team: known.then_some(team), name, quota, borrow, lend }, None);
+    }
+
+    fn change_preemption(&mut self) {
+        let reclaim = [Reclaim::Never, Reclaim::BorrowedFirst, Reclaim::LowestPriority];
+        let policy = PreemptionSetV1 {
+            reclaim: reclaim[usize::try_from(self.rng.below(3)).unwrap_or(0)],
+            protect: Nanos::from_millis(self.rng.below(2) * self.rng.below(20_000)),
+            preempts_from: self.rng.one_in(2).then_some(1),
+            most: u32::try_from(self.rng.below(4)).unwrap_or(0),
+        };
+        self.call(Command::SetPreemption(policy), None);
     }
 
     fn set_schedulable(&mut self, schedulable: bool) {
