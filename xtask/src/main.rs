@@ -1,8 +1,12 @@
 //! Repository checks and benchmarks: `cargo xtask help`.
 
+mod api;
 mod bench;
 mod deps;
+mod dist;
 mod edges;
+mod fuzz;
+mod processes;
 mod support;
 mod vm;
 
@@ -24,6 +28,12 @@ enum Task {
     /// Measure against peers, interleaved in one run.
     #[command(subcommand)]
     Bench(Bench),
+    /// Build what is handed out: an archive and a Debian package around a static program.
+    Dist(dist::Options),
+    /// Hold the API of a real server against its description.
+    Api(api::Options),
+    /// Give parsers bytes that nobody would write.
+    Fuzz(fuzz::Options),
     /// Test on a virtual machine with a kernel of its own: cgroups v2, power cuts, restarts, clock steps.
     Vm(vm::Options),
 }
@@ -56,6 +66,9 @@ fn main() -> Result<ExitCode> {
         Task::Bench(Bench::Replay(options)) => {
             return bench::replay::run(&options).map(|()| ExitCode::SUCCESS);
         }
+        Task::Api(options) => return api::run(&options),
+        Task::Dist(options) => return dist::run(&options),
+        Task::Fuzz(options) => return fuzz::run(&options),
         Task::Vm(options) => return vm::run(&options),
     };
     Ok(report(&problems))

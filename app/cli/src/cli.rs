@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use units::Nanos;
 
 use crate::run_args::{RunArgs, ShellArgs};
@@ -125,6 +126,17 @@ pub(crate) enum Command {
     },
     /// Print the JSON Schema of specifications
     Schema,
+    /// Print what completes commands in a shell, for its start-up file or its folder of completions
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a directory; packages are made by this
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        dir: PathBuf,
+    },
     /// Ask NVIDIA's library, which may hang or crash; started by `up` and `inventory`
     #[command(hide = true)]
     NvmlProbe,

@@ -87,6 +87,8 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Check { file } => return commands::spec::check(printer, file),
         Command::Explain { path } => return commands::spec::explain(printer, path.as_deref()),
         Command::Init(args) => return commands::init::run(printer, &state(), args),
+        Command::Completions { shell } => return Ok(commands::manual::completions(printer, *shell)),
+        Command::Man { dir } => return commands::manual::pages(dir),
         Command::Schema => return Ok(commands::spec::schema(printer)),
         Command::Inventory { root } => return commands::inventory::run(printer, &state(), root.as_ref()),
         _ => {}
@@ -132,6 +134,8 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         | Command::Audit(_)
         | Command::Check { .. }
         | Command::Explain { .. }
+        | Command::Completions { .. }
+        | Command::Man { .. }
         | Command::Schema
         | Command::Init(_)
         | Command::Inventory { .. }

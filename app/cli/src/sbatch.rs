@@ -384,7 +384,8 @@ impl Reader {
     /// Takes one option; may have a note about it.
     fn take(&mut self, meaning: Meaning, value: &str) -> Result<Option<&'static str>, String> {
         match meaning {
-            Value(flag) => self.script.flags.extend([flag.to_owned(), value.to_owned()]),
+            // In one word: a value may look like a flag.
+            Value(flag) => self.script.flags.push(format!("{flag}={value}")),
             Switch(flag) => self.script.flags.push(flag.to_owned()),
             Amount(take) => take(&mut self.amounts, value)?,
             OneMachine => return Ok(Some("this is one machine")),
@@ -437,15 +438,13 @@ mod tests {
 
     #[test]
     fn usual_scripts() {
-        check(
-            "#SBATCH --job-name=train\n#SBATCH -o out/%x.%j",
-            &["--name", "train", "--output", "out/%x.%j"],
-        );
-        check("#SBATCH -J train --time=30 # half an hour", &["--name", "train", "-t", "30"]);
-        check("#SBATCH -a0-9%2\n\n# a comment\n#SBATCH --hold", &["--array", "0-9%2", "--hold"]);
-        check("#SBATCH --job-name=\"two words\" -D '/a b'", &["--name", "two words", "--chdir", "/a b"]);
+        check("#SBATCH --job-name=train\n#SBATCH -o out/%x.%j", &["--name=train", "--output=out/%x.%j"]);
+        check("#SBATCH -J train --time=30 # half an hour", &["--name=train", "-t=30"]);
+        check("#SBATCH -a0-9%2\n\n# a comment\n#SBATCH --hold", &["--array=0-9%2", "--hold"]);
+        check("#SBATCH --job-name=\"two words\" -D '/a b'", &["--name=two words", "--chdir=/a b"]);
+        check("#SBATCH --job-name=--hold", &["--name=--hold"]);
         check("##SBATCH --hold\n# SBATCH --hold", &[]);
-        check("#SBATCH --export=ALL,SEED=1", &["--export", "ALL,SEED=1"]);
+        check("#SBATCH --export=ALL,SEED=1", &["--export=ALL,SEED=1"]);
     }
 
     #[test]

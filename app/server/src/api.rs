@@ -74,7 +74,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// The `OpenAPI` document, as JSON with a final newline.
 pub fn openapi_json() -> String {
     let document = router().into_openapi();
-    let mut text = document.to_pretty_json().expect("a document of plain values serialises");
+    let text = document.to_pretty_json().expect("a document of plain values serialises");
+    // The registered names of unsigned formats; utoipa's own have a hyphen.
+    let mut text = text.replace("\"format\": \"u-int", "\"format\": \"uint");
     text.push('\n');
     text
 }

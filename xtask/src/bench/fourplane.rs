@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::http::{Address, Connection};
+use crate::processes::supervisors;
 
 /// A round that takes longer hangs.
 const LONGEST: Duration = Duration::from_mins(10);
@@ -132,17 +133,4 @@ impl Drop for Fourplane {
             Command::new("kill").args(["-KILL", &pid]).status().ok();
         }
     }
-}
-
-/// Pids of the supervisors whose directory is in `state`.
-fn supervisors(state: &Path) -> Vec<String> {
-    let dir = state.join("node");
-    let is_ours = |pid: &str| {
-        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut words = command.split(|byte| *byte == 0);
-        words.any(|word| word == b"supervisor")
-            && words.any(|word| word == dir.as_os_str().as_encoded_bytes())
-    };
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|entry| entry.file_name().into_string().ok()).filter(|pid| is_ours(pid)).collect()
 }

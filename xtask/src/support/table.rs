@@ -206,6 +206,13 @@ const LOCAL: &[Row] = &[
         ]),
     ),
     row(
+        "completions, manual pages",
+        ANY,
+        Proven(&["app/cli/tests/main/first.rs::completions_and_manual_pages_know_the_commands"]),
+    ),
+    row("systemd units", "systemd", NotProven("`systemd-analyze verify` takes them; no systemd ran them")),
+    row("NVML asked by the static program's helper", "NVIDIA", NotProven("not tried on one")),
+    row(
         "inventory",
         "x86-64, trees of eight machines",
         StandIn(

@@ -17,9 +17,17 @@ use crate::when;
 /// Looks at this machine, whose server keeps its jobs below `state`.
 pub(crate) fn of_this_machine(state: &Path) -> Result<Inventory, Failure> {
     let program = std::env::current_exe().doing(|| "cannot tell this program's path".to_owned())?;
-    let nvml = NvmlProbe::new(program, &["nvml-probe"]);
+    let nvml = nvml_probe(program);
     let look = Look { root: Path::new("/"), nvml: Some(&nvml), own: Some(&state.join("node")) };
     machine::inventory(&look).doing(|| "cannot look at this machine".to_owned())
+}
+
+/// Who asks NVIDIA's library. A static program can load none, and has another one do it.
+fn nvml_probe(program: PathBuf) -> NvmlProbe {
+    match program.parent().filter(|_| cfg!(target_env = "musl")) {
+        Some(bin) => NvmlProbe::new(bin.join("../lib/fourplane/fourplane-nvml"), &[]),
+        None => NvmlProbe::new(program, &["nvml-probe"]),
+    }
 }
 
 /// Shows an inventory.

@@ -7,6 +7,7 @@ pub(crate) mod init;
 pub(crate) mod inventory;
 pub(crate) mod jobs;
 pub(crate) mod logs;
+pub(crate) mod manual;
 pub(crate) mod nodes;
 pub(crate) mod report;
 pub(crate) mod run;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::world::{Ran, World, finish};
+use crate::world::{PROGRAM, Ran, World, finish};
 
 #[test]
 fn a_first_run_just_works() {
@@ -108,4 +108,24 @@ fn a_script_runs_by_its_first_line_with_the_users_environment() {
     let ran = world.run(&["run", "job.sh"]);
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("does not begin with #!"), "{ran:?}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_the_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = std::process::Command::new(PROGRAM).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(&["completions", shell]).contains("simulate-gpus"), "{shell}");
+    }
+    run(&["man", dir.path().to_str().unwrap()]);
+    let page = std::fs::read_to_string(dir.path().join("fourplane-report-usage.1")).unwrap();
+    assert!(page.contains("since"), "{page}");
+    let pages: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|page| page.unwrap().file_name()).collect();
+    assert!(pages.iter().any(|page| page == "fourplane.1"), "{pages:?}");
+    assert!(!pages.iter().any(|page| page == "fourplane-supervisor.1"), "hidden commands have none");
 }

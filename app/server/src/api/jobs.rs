@@ -66,7 +66,6 @@ pub(super) struct ListParams {
     /// Only those with these labels: `key=value`, separated by commas.
     label: Option<String>,
     /// Only those with a lower id than this.
-    #[param(value_type = Option<u64>, format = "uint64")]
     before: Option<u64>,
     /// At most so many; 200 if absent. A stream has no limit if absent.
     limit: Option<usize>,

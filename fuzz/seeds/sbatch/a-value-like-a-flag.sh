@@ -1,0 +1,2 @@
+#!/bin/sh
+#SBATCH --job-name=--hold
