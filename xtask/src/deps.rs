@@ -1,8 +1,8 @@
 //! What may come in from outside (docs/decisions/0001).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cargo_metadata::Metadata;
+use cargo_metadata::{Metadata, Node, Package, PackageId};
 
 /// Licences we may ship under. An expression passes when one of its choices is made of these.
 const ALLOWED: &[&str] =
@@ -19,7 +19,6 @@ const BANNED: &[(&str, &str)] = &[
 
 /// Crates that come in more than once, and whose fault it is. Remove a line when it is no longer needed.
 const DUPLICATES: &[(&str, &str)] = &[
-    ("embedded-io", "postcard names two releases as optional features"),
     ("syn", "nvml-wrapper's macros use the one before"),
     ("thiserror", "nvml-wrapper uses the first"),
     ("thiserror-impl", "nvml-wrapper uses the first"),
@@ -31,7 +30,8 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
-    for package in &metadata.packages {
+    let compiled = compiled(metadata);
+    for package in metadata.packages.iter().filter(|package| compiled.contains(&package.id)) {
         let id = format!("{} {}", package.name, package.version);
         *versions.entry(&package.name).or_default() += 1;
         match &package.license {
@@ -58,6 +58,36 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
         }
     }
     problems
+}
+
+/// What is compiled, on whatever platform. Cargo also names what features only mention, as in
+/// `ring?/alloc`.
+fn compiled(metadata: &Metadata) -> BTreeSet<PackageId> {
+    let resolve = metadata.resolve.as_ref().expect("cargo metadata without --no-deps resolves");
+    let used = |node: &Node| {
+        let deps =
+            node.deps.iter().filter(|dep| is_asked_for(node, &metadata[&node.id], &metadata[&dep.pkg]));
+        deps.map(|dep| dep.pkg.clone()).collect::<Vec<_>>()
+    };
+    let uses: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (node.id.clone(), used(node))).collect();
+    let mut open: Vec<&PackageId> = metadata.workspace_members.iter().collect();
+    let mut compiled = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if compiled.insert(id.clone()) {
+            open.extend(uses.get(id).into_iter().flatten());
+        }
+    }
+    compiled
+}
+
+/// Whether a package has `used` without a choice, or one of its features in force asks for it.
+fn is_asked_for(node: &Node, package: &Package, used: &Package) -> bool {
+    let named = package.dependencies.iter().filter(|dep| dep.name == *used.name);
+    let names: Vec<&str> = named.clone().map(|dep| dep.rename.as_deref().unwrap_or(&dep.name)).collect();
+    let in_force = node.features.iter().filter_map(|feature| package.features.get(&**feature)).flatten();
+    let mut asked = in_force.map(|item| item.strip_prefix("dep:").unwrap_or(item));
+    let asks = |item: &str| names.iter().any(|name| item == *name || item.starts_with(&format!("{name}/")));
+    named.clone().any(|dep| !dep.optional) || asked.any(asks)
 }
 
 /// Reads an SPDX expression: AND binds before OR; `a/b` is the old way to write OR.

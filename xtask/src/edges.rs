@@ -17,6 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["fourplane-ops"],
     &[
         "fourplane-machine",
+        "fourplane-notify",
         "fourplane-slurm",
         "fourplane-kubernetes",
         "fourplane-datapath",
@@ -54,8 +55,10 @@ const IMPURE: &[&str] = &[
 #[derive(Default)]
 pub(crate) struct Graph {
     members: BTreeSet<String>,
-    /// Normal and build dependencies, of every crate.
+    /// Normal dependencies, of every crate.
     uses: BTreeMap<String, BTreeSet<String>>,
+    /// Dependencies of build scripts only: they are not in the program.
+    builds_use: BTreeMap<String, BTreeSet<String>>,
     /// Test dependencies, of members.
     tests_use: BTreeMap<String, BTreeSet<String>>,
 }
@@ -71,8 +74,12 @@ impl Graph {
             }
             for dep in &node.deps {
                 let used = metadata[&dep.pkg].name.to_string();
-                let tests_only = dep.dep_kinds.iter().all(|kind| kind.kind == DependencyKind::Development);
-                let edges = if tests_only { &mut graph.tests_use } else { &mut graph.uses };
+                let is = |wanted| dep.dep_kinds.iter().any(|kind| kind.kind == wanted);
+                let edges = match (is(DependencyKind::Normal), is(DependencyKind::Build)) {
+                    (true, _) => &mut graph.uses,
+                    (false, true) => &mut graph.builds_use,
+                    (false, false) => &mut graph.tests_use,
+                };
                 edges.entry(name.clone()).or_default().insert(used);
             }
         }
@@ -118,7 +125,8 @@ pub(crate) fn check(graph: &Graph) -> Vec<String> {
             problems.push(format!("{name} is in no layer; add it to LAYERS in xtask/src/edges.rs"));
             continue;
         }
-        for used in graph.uses(name).filter(of_workspace) {
+        let built = graph.builds_use.get(name).into_iter().flatten().map(String::as_str);
+        for used in graph.uses(name).chain(built).filter(of_workspace) {
             if layer(used).is_none() || layer(used) >= own {
                 problems.push(format!("{name} must not use {used}"));
             }

@@ -46,5 +46,7 @@ pub(crate) fn kind(table: SideTable) -> u8 {
         SideTable::Token => 2,
         SideTable::Output => 3,
         SideTable::Session => 4,
+        SideTable::Watch => 5,
+        SideTable::Delivery => 6,
     }
 }

@@ -113,6 +113,8 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Tell what differs from what was last applied, and who changed it
     Drift,
+    /// Show what was told to whom of jobs, and what became of it
+    Notifications,
     /// Check a specification, and tell all that is wrong with it
     Check {
         /// The file; - reads standard input
@@ -140,6 +142,16 @@ pub(crate) enum Command {
     /// Ask NVIDIA's library, which may hang or crash; started by `up` and `inventory`
     #[command(hide = true)]
     NvmlProbe,
+    /// Become a user and run the user's program; started by `up`
+    #[command(hide = true)]
+    NotifyCommand {
+        /// Whom to become
+        #[command(flatten)]
+        user: UserArgs,
+        /// The program
+        #[arg(last = true, required = true)]
+        program: PathBuf,
+    },
     /// Watch over running jobs; started by `up`
     #[command(hide = true)]
     Supervisor {
@@ -147,6 +159,29 @@ pub(crate) enum Command {
         #[arg(long)]
         dir: PathBuf,
     },
+}
+
+/// Somebody whose rights a process takes on.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UserArgs {
+    /// The user
+    #[arg(long)]
+    pub(crate) uid: u32,
+    /// Its primary group
+    #[arg(long)]
+    pub(crate) gid: u32,
+    /// Its supplementary groups
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) groups: Vec<u32>,
+    /// The directory to run in
+    #[arg(long)]
+    pub(crate) cwd: PathBuf,
+}
+
+impl From<UserArgs> for notify::As {
+    fn from(UserArgs { uid, gid, groups, cwd }: UserArgs) -> Self {
+        Self { uid, gid, groups, cwd }
+    }
 }
 
 /// `up`

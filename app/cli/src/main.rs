@@ -9,6 +9,7 @@ mod failure;
 mod fields;
 mod habits;
 mod locate;
+mod occasions;
 mod offer;
 mod output;
 mod run_args;
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
             return machine::supervisor_main(machine::SupervisorConfig::new(dir));
         }
         Ok(Cli { command: Command::NvmlProbe, .. }) => return machine::nvml_main(),
+        Ok(Cli { command: Command::NotifyCommand { user, program }, .. }) => {
+            return ExitCode::from(notify::become_and_run(&user.into(), &program));
+        }
         Ok(cli) => answer(cli, args),
         Err(error) => refuse(&error, &args),
     };
@@ -105,7 +109,9 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
 
 /// The commands that ask a server.
 async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
-    use commands::{actions, apply, jobs, logs, nodes, report, run, shell, teams, tokens, wait};
+    use commands::{
+        actions, apply, jobs, logs, nodes, notifications, report, run, shell, teams, tokens, wait,
+    };
     let common = &cli.common;
     match &cli.command {
         Command::Run(args) => run::run(common, printer, args).await,
@@ -126,6 +132,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         }
         Command::Resume { node } => nodes::set_schedulable(common, printer, node.as_deref(), true, "").await,
         Command::Apply(args) => apply::apply(common, printer, args).await,
+        Command::Notifications => notifications::run(common, printer).await,
         Command::Drift => apply::drift(common, printer).await,
         Command::Report(ReportCommand::Usage { since }) => report::usage(common, printer, *since).await,
         Command::Login => tokens::login(common, printer).await,
@@ -140,6 +147,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         | Command::Init(_)
         | Command::Inventory { .. }
         | Command::NvmlProbe
+        | Command::NotifyCommand { .. }
         | Command::Supervisor { .. } => {
             unreachable!("handled before a client is needed")
         }

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use server::wire::{Array, Restart, RetryClass, Warn};
+use server::wire::{Array, Notify, Restart, RetryClass, Warn};
 use units::Nanos;
 
+use crate::occasions::{self, MailType};
 use crate::values::{self, Afters, Gpus, Limit, Memory, Priority, Probe};
 
 /// What a job may use.
@@ -77,6 +78,15 @@ pub(crate) struct RunArgs {
     /// More urgent jobs of its team may stop it; it is then put back in the queue
     #[arg(long)]
     pub(crate) preemptible: bool,
+    /// Tell somebody: start, end, fail, preempted or all, then a web address, an address of mail or a program; may be repeated
+    #[arg(long, value_parser = occasions::notify, value_name = "EVENTS=TARGET")]
+    pub(crate) notify: Vec<Notify>,
+    /// Send mail as sbatch does: BEGIN, END, FAIL, REQUEUE, ALL
+    #[arg(long, value_parser = occasions::mail_type, value_name = "TYPES")]
+    pub(crate) mail_type: Option<MailType>,
+    /// To whom that mail goes
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) mail_user: Option<String>,
     /// Send a signal some time before the time limit: USR1@120
     #[arg(long, value_parser = values::warning, value_name = "SIGNAL[@TIME]")]
     pub(crate) signal: Option<Warn>,

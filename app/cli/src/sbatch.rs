@@ -76,7 +76,6 @@ enum Takes {
 
 use Takes::{Maybe, No, Yes};
 
-const MAIL: &str = "no mail is sent yet";
 const TERMINAL: &str = "it only matters to sbatch's own output";
 
 /// Long name, short name, whether it has a value, and what it means.
@@ -122,8 +121,8 @@ const OPTIONS: [(&str, char, Takes, Meaning); 80] = [
     ("job-name", 'J', Yes, Value("--name")),
     ("kill-on-invalid-dep", ' ', Yes, Moot("such a job always ends")),
     ("licenses", 'L', Yes, Refused("licences are not counted")),
-    ("mail-type", ' ', Yes, Moot(MAIL)),
-    ("mail-user", ' ', Yes, Moot(MAIL)),
+    ("mail-type", ' ', Yes, Value("--mail-type")),
+    ("mail-user", ' ', Yes, Value("--mail-user")),
     ("mem", ' ', Yes, Amount(|a, v| memory(&mut a.memory, v))),
     ("mem-bind", ' ', Yes, OneMachine),
     ("mem-per-cpu", ' ', Yes, Amount(|a, v| memory(&mut a.memory_per_core, v))),

@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use server::wire::{Health, Kind, RetryAsked, Stop, Submit, Text};
+use server::wire::{Health, Kind, Notify, RetryAsked, Stop, Submit, Text};
 use units::Nanos;
 
 use crate::cli::{Cli, Command};
 use crate::failure::{Doing, Failure};
+use crate::occasions::MailType;
 use crate::output::Printer;
 use crate::run_args::{ResourceArgs, RunArgs, ShellArgs};
 use crate::sbatch;
@@ -49,11 +50,37 @@ pub(crate) fn of_run(args: &RunArgs, printer: Printer) -> Result<Submit, Failure
     submit.after = args.dependency.iter().flat_map(|afters| afters.0.iter().copied()).collect();
     submit.hold = args.hold;
     submit.preemptible = args.preemptible;
+    submit.notify = told(args, printer)?;
     submit.stop = Stop { signal: args.stop_signal, grace_ns: args.grace.0, warn: args.signal };
     submit.stdout = args.output.as_ref().map(|path| text(path.as_os_str()));
     submit.stderr = args.error.as_ref().map(|path| text(path.as_os_str()));
     submit.output_max_bytes = args.output_max.as_ref().map(|memory| said(memory, "--output-max", printer));
     Ok(submit)
+}
+
+/// Who is told of the job.
+fn told(args: &RunArgs, printer: Printer) -> Result<Vec<Notify>, Failure> {
+    let here = std::env::current_dir().doing(|| "cannot tell the working directory".to_owned())?;
+    let whole = |one: &Notify| {
+        // A program is found from where one is.
+        let is_program = one.to.starts_with("./") || one.to.starts_with("../");
+        let to = if is_program { here.join(&one.to).to_string_lossy().into_owned() } else { one.to.clone() };
+        Notify { on: one.on.clone(), to }
+    };
+    let mail = match (&args.mail_type, &args.mail_user) {
+        (Some(MailType(on)), _) if on.is_empty() => None,
+        (Some(MailType(on)), Some(to)) => Some(Notify { on: on.clone(), to: format!("mailto:{to}") }),
+        (Some(_), None) => {
+            let failure = Failure::usage("--mail-type does not say to whom");
+            return Err(failure.hint("add --mail-user ADDRESS"));
+        }
+        (None, Some(_)) => {
+            printer.warn("--mail-user without --mail-type: no mail is sent");
+            None
+        }
+        (None, None) => None,
+    };
+    Ok(args.notify.iter().map(whole).chain(mail).collect())
 }
 
 /// What the `#SBATCH` lines of a script say, as flags of `run`; says what in them has no effect.

@@ -7,6 +7,7 @@ use facts::event::{LimitsV1, PreemptionSetV1};
 use facts::{Hash32, IndexSet, JobRequest, LaunchSpec};
 use units::{JobId, NodeId, SubjectId, TeamId, Timestamp};
 
+use crate::notify::Watch;
 use crate::ports::{Head, SideWrite, StoreError};
 
 /// A change somebody asks for. Authorisation has happened; admission has not.
@@ -80,6 +81,8 @@ pub struct SubmitOptions {
     pub preemptible: bool,
     /// Whether its class lets it stop preemptible jobs of its team.
     pub preempts: bool,
+    /// What its owner wants to be told of it.
+    pub watches: Vec<Watch>,
 }
 
 /// A client's idempotency key, hashed together with its principal (decision D21).

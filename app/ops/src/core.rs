@@ -6,6 +6,7 @@ mod dispatch;
 mod health;
 mod keys;
 mod node;
+mod notify;
 mod open;
 
 use control::{Policy, State, decide};
@@ -15,6 +16,7 @@ use units::{Epoch, JobId, NodeId, Seq, Timestamp};
 use crate::api::{Ack, Call, Refusal, Reply, Trial};
 use crate::clock::LedgerClock;
 use crate::health::HealthReport;
+use crate::notify::{Parcel, Tried};
 use crate::ports::{
     Batch, ClockReading, Head, LogStore, NodeCommand, NodeHello, NodeReport, Snapshot, StoreError,
 };
@@ -37,6 +39,8 @@ pub enum Input {
     Hello(NodeHello),
     /// What the checks of a service amount to.
     Health(HealthReport),
+    /// What came of telling somebody.
+    Tried(Tried),
 }
 
 /// What one turn led to. Nothing here may be acted on unless `turn` returned it: by then it is
@@ -49,6 +53,8 @@ pub struct Turn {
     pub commands: Vec<NodeCommand>,
     /// What was committed, and the head after it.
     pub committed: Vec<Envelope>,
+    /// What is to be told to whom.
+    pub parcels: Vec<Parcel>,
 }
 
 /// State, log and clock of one server.
@@ -61,6 +67,7 @@ pub struct Core<S> {
     epoch: Epoch,
     warned: Timestamp,
     launches: dispatch::LaunchCache,
+    outbox: notify::Outbox,
     last_snapshot: Seq,
     next_lapse: Timestamp,
 }
@@ -72,6 +79,7 @@ struct Draft {
     events: Vec<Envelope>,
     answers: Vec<(Reply, Result<Ack, Refusal>)>,
     commands: Vec<NodeCommand>,
+    outbox: notify::OutboxDraft,
 }
 
 impl<S: LogStore> Core<S> {
@@ -132,6 +140,7 @@ impl<S: LogStore> Core<S> {
                 Input::Report(report) => self.take_report(report, &mut draft),
                 Input::Hello(hello) => self.take_hello(&hello, &mut draft),
                 Input::Health(report) => self.take_health(report, &mut draft),
+                Input::Tried(tried) => self.take_tried(&tried, &mut draft),
             }
         }
         self.decide_all(&mut draft);
@@ -149,7 +158,8 @@ impl<S: LogStore> Core<S> {
                 self.dispatch(&mut draft);
                 self.warn(&mut draft);
                 self.snapshot_if_due(head);
-                (draft.commit(head), None)
+                let parcels = self.hand_over(&mut draft);
+                (Turn { parcels, ..draft.commit(head) }, None)
             }
             Err(error) => {
                 self.state.rollback(mark);
@@ -190,20 +200,27 @@ impl<S: LogStore> Core<S> {
             idem_key: origin.idem_key,
             event,
         };
-        let job = self.job_that_may_end(&envelope.event);
+        let job = self.job_of_news(&envelope.event);
         if self.state.apply(&envelope).is_err() {
             return false;
         }
-        draft.events.push(envelope);
         if let Some(job) = job {
             self.note_end(job, draft);
+            if self.is_anybody_told(draft) {
+                self.tell(&envelope.event, job, draft);
+            }
         }
+        draft.events.push(envelope);
         true
     }
 
-    fn job_that_may_end(&self, event: &Event) -> Option<JobId> {
+    /// The job of an event that may end it, or that somebody may want to be told of.
+    fn job_of_news(&self, event: &Event) -> Option<JobId> {
+        let of_attempt = |id| self.state.attempt(id).map(|attempt| attempt.member.job);
         match event {
-            Event::AttemptClosed(body) => self.state.attempt(body.attempt).map(|attempt| attempt.member.job),
+            Event::Started(body) => Some(body.job),
+            Event::HoldLeaked(body) => of_attempt(body.attempt),
+            Event::AttemptClosed(body) => of_attempt(body.attempt),
             Event::MembersEnded(body) => Some(body.job),
             _ => None,
         }
@@ -253,7 +270,7 @@ impl Draft {
 
     /// Nothing to commit: only refusals, repeats and acknowledgements.
     fn finish(self) -> Turn {
-        Turn { replies: self.answers, commands: self.commands, committed: Vec::new() }
+        Turn { replies: self.answers, commands: self.commands, ..Turn::default() }
     }
 
     /// Every new acknowledgement carries the head that includes it.
@@ -266,7 +283,7 @@ impl Draft {
                 (reply, answer)
             })
             .collect();
-        Turn { replies, commands: self.commands, committed: self.events }
+        Turn { replies, commands: self.commands, committed: self.events, parcels: Vec::new() }
     }
 
     /// The commit failed: no acknowledgement, no command; refusals stand.
@@ -280,6 +297,6 @@ impl Draft {
                 (reply, answer.and_then(|ack| if ack.repeated { Ok(ack) } else { Err(refusal()) }))
             })
             .collect();
-        Turn { replies, commands: Vec::new(), committed: Vec::new() }
+        Turn { replies, ..Turn::default() }
     }
 }

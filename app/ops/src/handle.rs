@@ -8,6 +8,7 @@ use units::{JobId, Seq};
 
 use crate::api::{Call, Look, Refusal, Trial};
 use crate::health::HealthReport;
+use crate::notify::Tried;
 use crate::ports::{LogStore, NodeEvent, SideRow, SideTable, StoreError};
 use crate::view::{ViewReader, ViewStore};
 
@@ -19,6 +20,7 @@ pub(crate) enum Message {
     Read(Read),
     Node(NodeEvent),
     Health(HealthReport),
+    Tried(Tried),
     Stop,
 }
 

@@ -74,6 +74,10 @@ pub enum SideTable {
     Output,
     /// Hash of a browser session's secret to what it grants.
     Session,
+    /// Job to what its owner wants to be told of it, until it is over.
+    Watch,
+    /// Number of a delivery to what is told to whom, and how far it is.
+    Delivery,
 }
 
 /// A row of a side table: its key and value.

@@ -11,6 +11,7 @@ use units::JobId;
 use crate::core::{Core, Input, Opening};
 use crate::handle::{Handle, Inbox, Message, Progress};
 use crate::health::Prober;
+use crate::notify::{Courier, Notifier};
 use crate::ports::{Clock, Head, LogStore, Node, NodeError, NodeEvent, StoreError};
 use crate::view::{Projection, ViewStore};
 
@@ -40,6 +41,8 @@ pub struct Parts<S, N, C> {
     pub node: N,
     /// The clocks.
     pub clock: C,
+    /// Who tells people what became of jobs.
+    pub courier: Arc<dyn Courier>,
     /// Where requests and the node's events arrive.
     pub inbox: Inbox,
     /// What this start is given.
@@ -81,7 +84,7 @@ where
     N: Node + 'static,
     C: Clock + 'static,
 {
-    let Parts { store, mut view, node, clock, inbox, opening } = parts;
+    let Parts { store, mut view, node, clock, courier, inbox, opening } = parts;
     let core = Core::open(store, opening)?;
     catch_up(view.as_mut(), core.store())?;
     let progress = Arc::new(Progress::default());
@@ -89,12 +92,15 @@ where
     progress.applied(core.head().seq, &[]);
     let view = Arc::new(Mutex::new(view));
     let prober = Prober::new(inbox.sender.clone(), core.state());
+    let notifier =
+        Notifier::start(courier, inbox.sender.clone()).map_err(|error| no_thread("notifier", error))?;
+    notifier.take(core.waiting_parcels());
     let handle = Handle { sender: inbox.sender, progress: Arc::clone(&progress), view: Arc::clone(&view) };
     let (committed, to_project) = channel();
     let projector_progress = Arc::clone(&progress);
     let projector = named("projector", move || run_projector(&view, &to_project, &projector_progress))?;
     let link = Link::Down(Instant::now());
-    let mut writer = Writer { core, node, clock, link, committed, progress, prober };
+    let mut writer = Writer { core, node, clock, link, committed, progress, prober, notifier };
     let receiver = inbox.receiver;
     let writer = named("writer", move || writer.run(&receiver))?;
     Ok(Running { handle, writer, projector })
@@ -104,11 +110,11 @@ fn named<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, StoreError> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|source| StoreError::Failed {
-        doing: "starting thread",
-        path: name.to_owned(),
-        source: Box::new(source),
-    })
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|source| no_thread(name, source))
+}
+
+fn no_thread(name: &str, source: std::io::Error) -> StoreError {
+    StoreError::Failed { doing: "starting thread", path: name.to_owned(), source: Box::new(source) }
 }
 
 /// Whether the node is connected, and if not, when to try next.
@@ -126,6 +132,7 @@ struct Writer<S, N, C> {
     committed: Sender<(Vec<Envelope>, Head)>,
     progress: Arc<Progress>,
     prober: Prober,
+    notifier: Notifier,
 }
 
 impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
@@ -139,6 +146,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
                     Message::Node(NodeEvent::Report(report)) => inputs.push(Input::Report(report)),
                     Message::Node(NodeEvent::Lost) => self.link = Link::Down(Instant::now()),
                     Message::Health(report) => inputs.push(Input::Health(report)),
+                    Message::Tried(tried) => inputs.push(Input::Tried(tried)),
                     Message::Stop => stop = true,
                     look => looks.push(look),
                 }
@@ -150,7 +158,11 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
                     Message::Look(look) => look(self.core.state(), self.core.now()),
                     Message::Suppose(trial) => self.core.suppose(trial),
                     Message::Read(read) => read(self.core.store()),
-                    Message::Call(_) | Message::Node(_) | Message::Health(_) | Message::Stop => {}
+                    Message::Call(_)
+                    | Message::Node(_)
+                    | Message::Health(_)
+                    | Message::Tried(_)
+                    | Message::Stop => {}
                 }
             }
             if stop {
@@ -204,6 +216,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
             // The projector only ends before the writer if the view failed; the log goes on.
             drop(self.committed.send((turn.committed, head)));
         }
+        self.notifier.take(turn.parcels);
         for (reply, answer) in turn.replies {
             reply(answer);
         }
@@ -212,6 +225,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
             // tell again what is not known.
             self.link = Link::Down(Instant::now() + RECONNECT);
             self.prober.restart(self.core.state());
+            self.notifier.take(self.core.waiting_parcels());
         } else if !turn.commands.is_empty() && matches!(self.link, Link::Up) {
             match self.node.send(&turn.commands) {
                 Ok(()) => {}

@@ -376,6 +376,8 @@ impl<'a> Projection<'a> {
             | Event::PriorityClassSet(_)
             | Event::PreemptsSet(_)
             | Event::RetriesSet(_)
+            | Event::NotificationSet(_)
+            | Event::DeliverySet(_)
             | Event::PreemptionSet(_) => Ok(()),
         }
     }

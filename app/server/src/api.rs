@@ -8,6 +8,7 @@ mod explain;
 mod input;
 mod jobs;
 mod limits;
+mod notify;
 mod output;
 mod show;
 mod submit;
@@ -59,6 +60,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cluster::teams, cluster::set_team))
         .routes(routes!(limits::preemption, limits::set_preemption))
         .routes(routes!(limits::priorities))
+        .routes(routes!(notify::notifications))
         .routes(routes!(apply::plan))
         .routes(routes!(apply::apply))
         .routes(routes!(apply::drift))

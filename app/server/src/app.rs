@@ -75,13 +75,14 @@ impl Caller {
 struct Settings {
     teams: BTreeMap<TeamId, Named>,
     retries: RetriesSetV1,
+    sends_mail: bool,
 }
 
 impl Settings {
     fn of(state: &control::State) -> Self {
         let named = |team: &control::Team| Named { name: team.name.clone(), removed: team.removed };
         let teams = state.teams().map(|(id, team)| (id, named(team))).collect();
-        Self { teams, retries: state.retry_defaults() }
+        Self { teams, retries: state.retry_defaults(), sends_mail: state.delivery().relay.is_some() }
     }
 }
 
@@ -196,6 +197,11 @@ impl App {
     /// What happens to a failed job that does not say it itself.
     pub(crate) fn retry_defaults(&self) -> RetriesSetV1 {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).retries.clone()
+    }
+
+    /// Whether there is a mail server.
+    pub(crate) fn sends_mail(&self) -> bool {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).sends_mail
     }
 
     /// Learns teams and settings again after a change.

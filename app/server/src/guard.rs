@@ -63,6 +63,7 @@ pub(crate) const OPERATIONS: &[(&str, &str, Access)] = &[
     ("GET", "/api/v1/preemption", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/preemption", Access::Cluster(Action::Operate)),
     ("GET", "/api/v1/priorities", Access::Cluster(Action::SeeNodes)),
+    ("GET", "/api/v1/notifications", Access::Cluster(Action::SeeJobs)),
     ("POST", "/api/v1/plan", Access::Cluster(Action::SeeNodes)),
     ("POST", "/api/v1/apply", Access::Cluster(Action::Operate)),
     ("GET", "/api/v1/drift", Access::Cluster(Action::SeeNodes)),

@@ -6,6 +6,7 @@
 mod answer;
 mod apply;
 mod convert;
+mod notify;
 mod text;
 mod time;
 
@@ -25,6 +26,7 @@ pub use apply::{
     Action, Apply, Changed, Drift, Drifted, FieldChange, Plan, PlanStep, PriorityClass, Specification, Thing,
 };
 pub(crate) use convert::stop_word;
+pub use notify::{Channel, Delivery, Notify, Occasion, Progress};
 pub use text::Text;
 pub use time::Time;
 
@@ -106,6 +108,9 @@ pub struct Submit {
     /// Whether it may be stopped for more urgent jobs of its team.
     #[serde(default)]
     pub preemptible: bool,
+    /// Who is told what of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Notify>,
     /// Free labels that lists and reports select by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

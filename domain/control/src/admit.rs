@@ -259,7 +259,9 @@ pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
         | Event::PreemptionSet(_)
         | Event::Applied(_)
         | Event::PriorityClassSet(_)
-        | Event::RetriesSet(_) => Ok(()),
+        | Event::RetriesSet(_)
+        | Event::NotificationSet(_)
+        | Event::DeliverySet(_) => Ok(()),
         Event::TeamRemoved(e) => unused_team(state, e.team),
         _ => Err(Denial::Inconsistent),
     }

@@ -144,6 +144,8 @@ impl State {
             Event::PreemptibleSet(e) => self.change_job(e.job, |job| job.preemptible = e.preemptible)?,
             Event::PriorityClassSet(e) => self.put(Row::Class(e.name.clone(), e.class)),
             Event::PreemptsSet(e) => self.change_job(e.job, |job| job.preempts = e.preempts)?,
+            Event::NotificationSet(e) => self.put(Row::Notification(e.name.clone(), e.notification.clone())),
+            Event::DeliverySet(e) => self.put(Row::Delivery(Arc::new(e.clone()))),
             Event::RetriesSet(e) => self.put(Row::RetryDefaults(Some(Arc::new(e.clone())))),
             Event::TeamRemoved(e) => self.team_removed(e.team)?,
             Event::Applied(e) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use facts::applied::{ClassV1, RetriesSetV1};
 use facts::event::{DeviceV1, LimitsV1, PreemptionSetV1, ReceiptV1, StopReason, TeamSetV2};
+use facts::notify::{DeliverySetV1, NotificationV1};
 use facts::{Dependency, Hash32, IndexSet, JobRequest, Outcome, Resources, TaskExit};
 use serde::{Deserialize, Serialize};
 use units::{
@@ -381,6 +382,9 @@ pub(crate) struct Tables {
     pub(crate) classes: BTreeMap<String, ClassV1>,
     /// What happens to a failed job that does not say it itself; none where nobody set it.
     pub(crate) retry_defaults: Option<Arc<RetriesSetV1>>,
+    /// Who is told of jobs, by name.
+    pub(crate) notifications: BTreeMap<String, NotificationV1>,
+    pub(crate) delivery: Arc<DeliverySetV1>,
 }
 
 /// One row of one table, or its absence: the unit of change and of undo.
@@ -397,4 +401,6 @@ pub(crate) enum Row {
     Applied(Option<Arc<Applied>>),
     Class(String, Option<ClassV1>),
     RetryDefaults(Option<Arc<RetriesSetV1>>),
+    Notification(String, Option<NotificationV1>),
+    Delivery(Arc<DeliverySetV1>),
 }

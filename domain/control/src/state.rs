@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use facts::RetryPolicy;
 use facts::applied::{ClassV1, RetriesSetV1};
+use facts::notify::{DeliverySetV1, NotificationV1};
 use units::{ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, TeamId, Timestamp};
 
 use crate::govern::{Applied, Change, Key as ResourceKey};
@@ -297,6 +298,10 @@ impl State {
         }
         state.swap(Row::Applied(tables.applied));
         state.swap(Row::RetryDefaults(tables.retry_defaults));
+        state.swap(Row::Delivery(tables.delivery));
+        for (name, row) in tables.notifications {
+            state.swap(Row::Notification(name, Some(row)));
+        }
         for (name, row) in tables.classes {
             state.swap(Row::Class(name, Some(row)));
         }
@@ -349,6 +354,11 @@ impl State {
                 Row::Class(name, old)
             }
             Row::RetryDefaults(new) => Row::RetryDefaults(std::mem::replace(&mut tables.retry_defaults, new)),
+            Row::Notification(name, new) => {
+                let old = replace(&mut tables.notifications, name.clone(), new);
+                Row::Notification(name, old)
+            }
+            Row::Delivery(new) => Row::Delivery(std::mem::replace(&mut tables.delivery, new)),
             Row::Applied(new) => Row::Applied(std::mem::replace(&mut tables.applied, new)),
             Row::Attempt(id, new) => Row::Attempt(
                 id,
@@ -566,6 +576,16 @@ impl State {
     /// Classes of urgency and what they give, by name.
     pub fn priority_classes(&self) -> impl Iterator<Item = (&str, ClassV1)> {
         self.tables.classes.iter().map(|(name, class)| (name.as_str(), *class))
+    }
+
+    /// Who is told of jobs, by name.
+    pub fn notifications(&self) -> impl Iterator<Item = &NotificationV1> {
+        self.tables.notifications.values()
+    }
+
+    /// How what is told goes out.
+    pub fn delivery(&self) -> &DeliverySetV1 {
+        &self.tables.delivery
     }
 
     /// What happens to a failed job that does not say it itself.

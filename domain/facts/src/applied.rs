@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use units::{JobId, Nanos, TeamId};
 
 use crate::event::{LimitsV1, PreemptionSetV1};
+use crate::notify::{DeliverySetV1, NotificationV1};
 use crate::outcome::ExitClass;
 
 /// See [`crate::Event::Applied`].
@@ -30,6 +31,10 @@ pub enum ResourceV1 {
     PreemptingPriority(PriorityV1),
     /// What happens to a failed job that does not say it itself.
     Retries(RetriesSetV1),
+    /// Somebody who is told of jobs.
+    Notification(NotificationV1),
+    /// How what is told goes out.
+    Delivery(DeliverySetV1),
 }
 
 /// See [`crate::Event::RetriesSet`].

@@ -10,7 +10,7 @@ use crate::event::{Event, StopOrderedV1, SubmittedV1, TeamSetV1};
 
 /// How much the events' bytes have grown: the lines of `tests/data/events.golden`, which has one
 /// for each kind, version and variant and only ever gets longer. A program knows all up to its own.
-pub const FORMAT: u32 = 53;
+pub const FORMAT: u32 = 58;
 
 /// Why bytes are no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,7 +99,9 @@ kinds! {
     25 v 1 => Applied,
     26 v 2 => PriorityClassSet,
     27 v 1 => PreemptsSet,
-    28 v 1 => RetriesSet;
+    28 v 1 => RetriesSet,
+    29 v 1 => NotificationSet,
+    30 v 1 => DeliverySet;
     5 v 1 => TeamSet from TeamSetV1,
     6 v 1 => Submitted from SubmittedV1,
     13 v 1 => StopOrdered from StopOrderedV1,

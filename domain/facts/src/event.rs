@@ -13,6 +13,7 @@ use crate::applied::{AppliedV1, PreemptsSetV1, PriorityClassSetV2, RetriesSetV1,
 use crate::envelope::Hash32;
 use crate::index_set::IndexSet;
 use crate::job::{JobRequest, JobRequestV1};
+use crate::notify::{DeliverySetV1, NotificationSetV1};
 use crate::outcome::{Outcome, TaskExit};
 
 /// Anything that can stand in the log.
@@ -75,6 +76,10 @@ pub enum Event {
     PreemptsSet(PreemptsSetV1),
     /// What happens to a failed job that does not say it itself.
     RetriesSet(RetriesSetV1),
+    /// Somebody who is told of jobs, new, changed or gone.
+    NotificationSet(NotificationSetV1),
+    /// How what is told goes out.
+    DeliverySet(DeliverySetV1),
 }
 
 /// See [`Event::ServerStarted`].

@@ -13,6 +13,7 @@ pub mod inventory;
 pub mod job;
 pub mod labels;
 pub mod launch;
+pub mod notify;
 pub mod outcome;
 
 pub use codec::{CodecError, FORMAT, decode, encode};

@@ -1,5 +1,7 @@
 //! How things ended. What is not known stays `Unknown`; it is never a success.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// How one task's process ended, as its supervisor saw it.
@@ -61,6 +63,30 @@ pub enum Outcome {
     Unknown,
 }
 
+/// For people: `exited with code 1`.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Self::Success => "succeeded",
+            Self::Code(code) => return write!(f, "exited with code {code}"),
+            Self::Signal(signal) => return write!(f, "ended by signal {signal}"),
+            Self::OutOfMemory => "exceeded its memory limit",
+            Self::TimeLimit => "reached its time limit",
+            Self::IdleLimit => "reached its idle limit",
+            Self::Cancelled => "cancelled",
+            Self::StartFailed(StartFailure { step, subject, errno }) => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                return write!(f, "could not {step} {subject}: {error}");
+            }
+            Self::NodeRestart => "ended by a restart of the node",
+            Self::DependencyFailed => "a job it waited for did not end as asked",
+            Self::Preempted => "put back to make room",
+            Self::Unknown => "nobody saw how it ended",
+        };
+        f.write_str(words)
+    }
+}
+
 /// The classes of end that a retry policy tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ExitClass {
@@ -91,6 +117,24 @@ impl Outcome {
             | Self::NodeRestart
             | Self::DependencyFailed
             | Self::Preempted => None,
+        }
+    }
+
+    /// Its kind, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Code(_) => "code",
+            Self::Signal(_) => "signal",
+            Self::OutOfMemory => "out-of-memory",
+            Self::TimeLimit => "time-limit",
+            Self::IdleLimit => "idle-limit",
+            Self::Cancelled => "cancelled",
+            Self::StartFailed(_) => "start-failed",
+            Self::NodeRestart => "node-restart",
+            Self::DependencyFailed => "dependency-failed",
+            Self::Preempted => "preempted",
+            Self::Unknown => "unknown",
         }
     }
 

@@ -154,6 +154,8 @@ codes! {
     WrongBasis = 1215 Error,
     /// A retry that happens anyway and is not counted.
     NeverCounted = 1216 Warning,
+    /// Mail without a mail server.
+    NoRelay = 1217 Error,
     /// Fields that are read, and that nothing acts on yet.
     NotEnforced = 1900 Note,
 }

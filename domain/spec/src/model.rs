@@ -20,7 +20,7 @@ pub use money::{
     ApiBaseline, Baseline, Baselines, Commitment, PoolPrice, Prices, Purchase, SharedCost, Shares,
 };
 pub use network::{ContainerNetwork, Domain, Egress, Fabric, Hop, Isolation, Network, Placement, Telemetry};
-pub use operations::{Duty, Exit, Notification, NotificationKind, Occasion, Operations, Support};
+pub use operations::{Delivery, Duty, Exit, Notification, NotificationKind, Occasion, Operations, Support};
 pub use policy::{
     Backfill, Estimate, FairShare, Order, Policy, Preemption, PriorityClass, Queue, Reclaim, Retries,
     RetryClass,
@@ -80,6 +80,8 @@ record! {
         /// What the same work costs elsewhere.
         baselines: Option<Baselines> { optional, [R9 V8], Checked, "{rental: {price: 2.35 USD per GPU-hour, as_of: 2026-11-01, source: quote}}" },
         /// Who is told when something happens.
-        notifications: Vec<Notification> { optional, [K20], Later, "[{name: ops, kind: webhook, to: 'https://example.org/hook', when: [failed]}]" },
+        notifications: Vec<Notification> { optional, [K20], Applied, "[{name: ops, kind: webhook, to: 'https://example.org/hook', when: [failed]}]" },
+        /// How what is told goes out, also what users ask for with `run --notify`.
+        delivery: Option<Delivery> { optional, [K20], Applied, "{relay: 'mail.example.org:25'}" },
     }
 }

@@ -6,6 +6,7 @@
 mod money;
 mod names;
 mod sums;
+mod told;
 mod work;
 
 use crate::decode::{Step, join};
@@ -80,4 +81,5 @@ pub(crate) fn check(cluster: &Cluster, rules: &mut Rules<'_, '_>) {
     sums::check(cluster, rules);
     work::check(cluster, rules);
     money::check(cluster, rules);
+    told::check(cluster, rules);
 }

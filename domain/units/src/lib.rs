@@ -3,6 +3,7 @@
 //! Every public value in Fourplane that has a unit has a type here. All arithmetic is on
 //! integers, so that two machines and two versions get the same answer.
 
+pub mod address;
 pub mod amount;
 pub mod gpu;
 pub mod id;
@@ -10,6 +11,7 @@ pub mod money;
 pub mod quantity;
 pub mod time;
 
+pub use address::{BadAddress, HostPort, MailAddress, Network, WebUrl};
 pub use amount::{BitsPerSec, BytesPerSec, GpuSeconds, Share, Watts};
 pub use gpu::{GpuForm, GpuModel, GpuName, GpuNameError, GpuResource, GpuVendor, MigExtras, MigProfile};
 pub use id::{

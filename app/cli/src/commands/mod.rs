@@ -9,6 +9,7 @@ pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod manual;
 pub(crate) mod nodes;
+pub(crate) mod notifications;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod shell;

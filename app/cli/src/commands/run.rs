@@ -20,9 +20,12 @@ use crate::submission;
 /// Where output goes unless told otherwise.
 const DEFAULT_OUTPUT: &[u8] = b"%x-%j.out";
 
+/// What a server answers that has no mail server.
+const NO_MAIL: &str = "no-mail-server";
+
 /// Runs the command.
 pub(crate) async fn run(common: &Common, printer: Printer, args: &RunArgs) -> Result<u8, Failure> {
-    let job = submission::of_run(args, printer)?;
+    let mut job = submission::of_run(args, printer)?;
     let mut client = Client::new(common)?;
     if args.dry_run {
         super::actions::explain(printer, &client.post("/preflight", &job).await?);
@@ -30,7 +33,15 @@ pub(crate) async fn run(common: &Common, printer: Printer, args: &RunArgs) -> Re
     }
     let interrupts = Interrupts::new()?;
     let key = args.idempotency_key.clone().map_or_else(random_key, Ok)?;
-    let accepted = submit(&client, &job, &key).await?;
+    let accepted = match submit(&client, &job, &key).await {
+        Err(CallError::Refused(_, error)) if error.code == NO_MAIL && args.mail_type.is_some() => {
+            // A script that was written for Slurm runs on a machine without a mail server, too.
+            printer.warn("--mail-type: no mail is sent here, as there is no mail server");
+            job.notify.retain(|one| !one.to.starts_with("mailto:"));
+            submit(&client, &job, &key).await?
+        }
+        answer => answer?,
+    };
     let returns = args.detach || (args.parsable && !args.wait);
     if printer.is_json() {
         printer.json(&accepted);
@@ -50,14 +61,14 @@ pub(crate) async fn run(common: &Common, printer: Printer, args: &RunArgs) -> Re
 }
 
 /// Submits under `key`, as often as it takes: with one key the job is accepted once.
-pub(crate) async fn submit(client: &Client, job: &Submit, key: &str) -> Result<Accepted, Failure> {
+pub(crate) async fn submit(client: &Client, job: &Submit, key: &str) -> Result<Accepted, CallError> {
     // A server that is not there at all is told at once; one that goes away is waited for.
     let mut first = client.another();
     match first.post_once("/jobs", job, key).await {
         Err(CallError::Unreachable { was_connected: true, .. }) => {
-            Ok(client.another().patient(PATIENCE).post_once("/jobs", job, key).await?)
+            client.another().patient(PATIENCE).post_once("/jobs", job, key).await
         }
-        answer => Ok(answer?),
+        answer => answer,
     }
 }
 

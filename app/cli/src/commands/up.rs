@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use facts::event::DeviceV1;
 use facts::inventory::{GpuMaker, Inventory};
@@ -201,6 +202,7 @@ fn start(state: &Path, offer: &Offer) -> Result<(Running, bool), Failure> {
     let_pass(&node_dir)?;
     let_pass(&node_dir.join("tty"))?;
     let inbox = Inbox::new();
+    let courier = Arc::new(notify::Post::new(program.clone(), offer.node.name.clone()));
     let node = LocalNode::new(&node_dir, Some(&program), inbox.node_events());
     let clock = HostClock::new().doing(|| "cannot read the boot id".to_owned())?;
     let opening = Opening {
@@ -211,7 +213,7 @@ fn start(state: &Path, offer: &Offer) -> Result<(Running, bool), Failure> {
         node: offer.node.clone(),
         policy: control::Policy::default(),
     };
-    let running = ops::start(Parts { store, view: Box::new(view), node, clock, inbox, opening });
+    let running = ops::start(Parts { store, view: Box::new(view), node, clock, courier, inbox, opening });
     Ok((running.map_err(|error| store_failure(&error))?, rehearsal))
 }
 

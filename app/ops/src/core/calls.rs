@@ -76,7 +76,8 @@ impl<S: LogStore> Core<S> {
             Command::Submit { request, launch, options } => {
                 let ack = self.submit(*request, *launch, origin, draft)?;
                 let Some(job) = ack.job else { return Ok(ack) };
-                let SubmitOptions { preemptible, preempts } = options;
+                let SubmitOptions { preemptible, preempts, watches } = options;
+                Self::watch(job, watches, draft);
                 let said = [
                     preemptible.then_some(Event::PreemptibleSet(PreemptibleSetV1 { job, preemptible })),
                     preempts.then_some(Event::PreemptsSet(PreemptsSetV1 { job, preempts })),

@@ -120,7 +120,7 @@ impl<S: LogStore> Core<S> {
         Some(NodeCommand::Start(Box::new(start)))
     }
 
-    fn launch(&mut self, job: JobId) -> Option<Arc<LaunchSpec>> {
+    pub(super) fn launch(&mut self, job: JobId) -> Option<Arc<LaunchSpec>> {
         if let Some(launch) = self.launches.launches.get(&job) {
             return Some(Arc::clone(launch));
         }

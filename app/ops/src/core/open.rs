@@ -7,7 +7,7 @@ use facts::event::{DeviceV1, LimitsV1, NodeDeclaredV1, ServerStartedV1, TeamSetV
 use facts::{Envelope, Event, Hash32, decode};
 use units::{Bytes, Cores, Epoch, Seq, TeamId, Timestamp};
 
-use super::{Core, Draft, LOCAL, Origin, dispatch::LaunchCache};
+use super::{Core, Draft, LOCAL, Origin, dispatch::LaunchCache, notify::Outbox};
 use crate::clock::LedgerClock;
 use crate::ports::{ClockReading, Head, LogStore, StoreError};
 
@@ -48,6 +48,7 @@ impl<S: LogStore> Core<S> {
         let before = state.meta();
         let same_boot = before.epoch > Epoch(0) && before.boot_id == opening.boot_id;
         let clock = LedgerClock::start(opening.reading, before.clock, same_boot.then_some(before.anchor));
+        let outbox = Outbox::load(&store, &state)?;
         let mut core = Self {
             next_lapse: Self::first_lapse(&store)?,
             store,
@@ -58,6 +59,7 @@ impl<S: LogStore> Core<S> {
             warned: clock.now(),
             clock,
             launches: LaunchCache::default(),
+            outbox,
             last_snapshot: from,
         };
         core.record_start(opening)?;

@@ -360,7 +360,11 @@ impl World {
             stderr: None,
             output_max: None,
         };
-        let options = SubmitOptions { preemptible: request.priority == 0, preempts: request.priority > 1 };
+        let options = SubmitOptions {
+            preemptible: request.priority == 0,
+            preempts: request.priority > 1,
+            ..SubmitOptions::default()
+        };
         let command =
             Command::Submit { request: Box::new(request.clone()), launch: Box::new(launch), options };
         self.call(command, Some((number, request)));

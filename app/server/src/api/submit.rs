@@ -11,6 +11,7 @@ use ops::api::{Command, IdemKey, SubmitOptions};
 use units::{Bytes, Cores, Nanos, SubjectId, TeamId};
 
 use super::input::Raw;
+use super::notify::watches;
 use crate::app::{App, Caller};
 use crate::ask;
 use crate::error::ApiError;
@@ -70,7 +71,8 @@ pub(super) async fn prepare(app: &App, caller: &Caller, mut submit: Submit) -> R
     if submit.priority > 0 {
         caller.may(Action::Favour, Resource::Cluster).map_err(|error| error.at("priority"))?;
     }
-    let mut options = SubmitOptions { preemptible: submit.preemptible, preempts: false };
+    let watches = watches(app, std::mem::take(&mut submit.notify))?;
+    let mut options = SubmitOptions { preemptible: submit.preemptible, preempts: false, watches };
     if let Some(class) = submit.priority_class.take() {
         let class = class_called(app, class, submit.priority).await?;
         (submit.priority, options.preempts) = (class.value, class.preempts);

@@ -211,7 +211,8 @@ pub(crate) fn start_writer(
         policy,
     };
     let view = Box::new(SqliteView::open(directory).unwrap());
-    let parts = Parts { store: log, view, node: node.clone(), clock, inbox, opening };
+    let courier = Arc::new(ops::notify::NoCourier);
+    let parts = Parts { store: log, view, node: node.clone(), clock, courier, inbox, opening };
     (ops::start(parts).unwrap(), node)
 }
 

@@ -1,15 +1,17 @@
 //! Between the API's JSON and the facts.
 
 use facts::event::{PreemptionSetV1, Reclaim as ReclaimFirst, StopReason};
+use facts::notify::{Channel, Occasion};
 use facts::{
     ArraySpec, Condition, Dependency, ExitClass, HealthCheck, JobKind, RestartPolicy, RetryPolicy,
     StopPolicy, TaskExit,
 };
+use ops::notify::Progress;
 use units::{JobId, Nanos};
 
 use super::{
-    After, Array, Condition as WireCondition, Health, Kind, Outcome, Preemption, Reclaim, Restart, Retry,
-    RetryClass, Stop, Warn,
+    After, Array, Channel as WireChannel, Condition as WireCondition, Health, Kind, Occasion as WireOccasion,
+    Outcome, Preemption, Progress as WireProgress, Reclaim, Restart, Retry, RetryClass, Stop, Warn,
 };
 
 impl From<&RetryPolicy> for Retry {
@@ -40,6 +42,9 @@ macro_rules! same {
     };
 }
 
+same!(WireOccasion, Occasion: Started, Completed, Failed, Cancelled, Preempted, Leaked);
+same!(WireChannel, Channel: Webhook, Email, Command);
+same!(WireProgress, Progress: Waiting, Delivered, GaveUp);
 same!(Reclaim, ReclaimFirst: Never, BorrowedFirst, LowestPriority);
 same!(RetryClass, ExitClass: Failure, OutOfMemory, TimeLimit, StartFailed, Unknown);
 same!(Restart, RestartPolicy: Always, OnFailure, Never);
@@ -141,23 +146,14 @@ impl From<&ArraySpec> for Array {
 impl From<&facts::Outcome> for Outcome {
     fn from(outcome: &facts::Outcome) -> Self {
         use facts::Outcome as O;
-        let (kind, number, text) = match outcome {
-            O::Success => ("success", None, "succeeded".to_owned()),
-            O::Code(code) => ("code", Some(i32::from(*code)), format!("exited with code {code}")),
-            O::Signal(signal) => ("signal", Some(i32::from(*signal)), format!("ended by signal {signal}")),
-            O::OutOfMemory => ("out-of-memory", None, "exceeded its memory limit".to_owned()),
-            O::TimeLimit => ("time-limit", None, "reached its time limit".to_owned()),
-            O::IdleLimit => ("idle-limit", None, "reached its idle limit".to_owned()),
-            O::Cancelled => ("cancelled", None, "cancelled".to_owned()),
-            O::StartFailed(failure) => ("start-failed", Some(failure.errno), describe(failure)),
-            O::NodeRestart => ("node-restart", None, "ended by a restart of the node".to_owned()),
-            O::DependencyFailed => {
-                ("dependency-failed", None, "a job it waited for did not end as asked".to_owned())
-            }
-            O::Preempted => ("preempted", None, "put back to make room".to_owned()),
-            O::Unknown => ("unknown", None, "nobody saw how it ended".to_owned()),
+        let number = match outcome {
+            O::Code(code) => Some(i32::from(*code)),
+            O::Signal(signal) => Some(i32::from(*signal)),
+            O::StartFailed(failure) => Some(failure.errno),
+            _ => None,
         };
-        Self { kind: kind.to_owned(), number, text, exit_code: outcome.exit_code() }
+        let (kind, text) = (outcome.kind().to_owned(), outcome.to_string());
+        Self { kind, number, text, exit_code: outcome.exit_code() }
     }
 }
 
@@ -175,12 +171,6 @@ impl From<&TaskExit> for Outcome {
             TaskExit::IdleLimit => O::IdleLimit,
         })
     }
-}
-
-/// `could not open output /data/x.out: Permission denied (os error 13)`
-fn describe(failure: &facts::StartFailure) -> String {
-    let error = std::io::Error::from_raw_os_error(failure.errno);
-    format!("could not {} {}: {error}", failure.step, failure.subject)
 }
 
 /// The word for why an attempt is stopped.

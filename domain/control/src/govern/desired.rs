@@ -5,11 +5,16 @@ use std::fmt::Write as _;
 use facts::ExitClass;
 use facts::applied::{ClassV1, PriorityV1, ResourceV1, RetriesSetV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1, Reclaim};
+use facts::notify::{Channel, DeliverySetV1, NotificationV1, Occasion};
 use spec::Cluster;
-use spec::model::{Preemption, PriorityClass, Quota, Retries, RetryClass, Team};
+use spec::model::{
+    Delivery, Notification, NotificationKind, Preemption, PriorityClass, Quota, Retries, RetryClass, Team,
+};
 use units::Bytes;
 
-use super::resource::{as_resource, exact, exact_span, reclaim_word, retry_words};
+use super::resource::{
+    as_resource, channel_word, exact, exact_span, occasion_words, reclaim_word, retry_words,
+};
 use crate::state::usual_retries;
 
 /// As many of anything as a specification can write: more than there is, so no limit.
@@ -25,7 +30,9 @@ pub fn desired(cluster: &Cluster) -> Vec<ResourceV1> {
     let classes = cluster.priorities.iter().map(|class| as_resource(class.name.as_str(), given(class)));
     let retries = cluster.retries.iter().map(|retries| ResourceV1::Retries(retries_of(retries)));
     let preemption = preemption.map(|rules| ResourceV1::Preemption(preemption_of(rules)));
-    teams.chain(preemption).chain(retries).chain(classes).collect()
+    let delivery = cluster.delivery.iter().map(|delivery| ResourceV1::Delivery(delivery_of(delivery)));
+    let told = cluster.notifications.iter().map(|one| ResourceV1::Notification(notification_of(one)));
+    teams.chain(preemption).chain(retries).chain(classes).chain(delivery).chain(told).collect()
 }
 
 fn team_of(team: &Team) -> TeamV1 {
@@ -72,9 +79,38 @@ fn retries_of(retries: &Retries) -> RetriesSetV1 {
     RetriesSetV1 { max: retries.most, on, backoff: retries.backoff, backoff_max: retries.longest_backoff }
 }
 
+fn notification_of(one: &Notification) -> NotificationV1 {
+    let channel = match one.kind {
+        NotificationKind::Webhook => Channel::Webhook,
+        NotificationKind::Email => Channel::Email,
+        NotificationKind::Command => Channel::Command,
+    };
+    let occasion = |when: &spec::model::Occasion| match when {
+        spec::model::Occasion::Started => Some(Occasion::Started),
+        spec::model::Occasion::Completed => Some(Occasion::Completed),
+        spec::model::Occasion::Failed => Some(Occasion::Failed),
+        spec::model::Occasion::Cancelled => Some(Occasion::Cancelled),
+        spec::model::Occasion::Preempted => Some(Occasion::Preempted),
+        spec::model::Occasion::Leaked => Some(Occasion::Leaked),
+        // `check` says that nobody tells of these yet.
+        spec::model::Occasion::Budget | spec::model::Occasion::Hardware => None,
+    };
+    let mut when: Vec<Occasion> = one.when.iter().filter_map(occasion).collect();
+    when.sort_unstable();
+    when.dedup();
+    let teams = one.teams.iter().map(ToString::to_string).collect();
+    NotificationV1 { name: one.name.to_string(), channel, to: one.to.clone(), when, teams }
+}
+
+fn delivery_of(delivery: &Delivery) -> DeliverySetV1 {
+    let Delivery { relay, from, key_file, allow } = delivery.clone();
+    DeliverySetV1 { relay, from, key_file, allow }
+}
+
 /// A specification of `cluster` that asks for `resources`.
 pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
-    let [mut teams, mut policy, mut classes, mut defaults] = [const { String::new() }; 4];
+    let [mut teams, mut policy, mut classes, mut defaults, mut told, mut delivered] =
+        [const { String::new() }; 6];
     for thing in resources {
         match thing {
             ResourceV1::Team(team) => {
@@ -87,6 +123,8 @@ pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
             ResourceV1::PreemptingPriority(PriorityV1 { name, value }) => {
                 writeln!(classes, "  - {{ name: \"{name}\", value: {value}, preempts: true }}")
             }
+            ResourceV1::Notification(one) => writeln!(told, "  - {{ {} }}", notification_text(one)),
+            ResourceV1::Delivery(delivery) => writeln!(delivered, "  {}", delivery_text(delivery)),
             ResourceV1::Retries(retries) => writeln!(defaults, "  {}", retries_text(retries)),
             ResourceV1::Preemption(rules) => {
                 writeln!(policy, "  preemption: {{ {} }}", preemption_text(rules))
@@ -94,8 +132,14 @@ pub fn as_specification(cluster: &str, resources: &[ResourceV1]) -> String {
         }
         .expect("a string takes all text");
     }
-    let sections =
-        [("teams:\n", teams), ("priorities:\n", classes), ("retries:\n", defaults), ("policy:\n", policy)];
+    let sections = [
+        ("teams:\n", teams),
+        ("priorities:\n", classes),
+        ("retries:\n", defaults),
+        ("policy:\n", policy),
+        ("delivery:\n", delivered),
+        ("notifications:\n", told),
+    ];
     let written = sections.iter().filter(|(_, text)| !text.is_empty());
     let body: String = written.flat_map(|(head, text)| [*head, text.as_str()]).collect();
     format!("fourplane: 1\ncluster: \"{cluster}\"\n{body}")
@@ -123,6 +167,27 @@ fn quota_text(team: &TeamV1) -> String {
     ];
     let written = fields.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
     written.collect::<Vec<_>>().join(", ")
+}
+
+/// In quotes that hold any text.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn notification_text(one: &NotificationV1) -> String {
+    let (name, kind, to) = (&one.name, channel_word(one.channel), quoted(&one.to));
+    let (when, teams) = (occasion_words(&one.when), one.teams.iter().map(|team| quoted(team)));
+    let teams = teams.collect::<Vec<_>>().join(", ");
+    format!("name: \"{name}\", kind: {kind}, to: {to}, when: [{when}], teams: [{teams}]")
+}
+
+fn delivery_text(delivery: &DeliverySetV1) -> String {
+    let DeliverySetV1 { relay, from, key_file, allow } = delivery;
+    let said = [("relay", relay), ("from", from), ("key_file", key_file)];
+    let said = said.iter().filter_map(|(name, value)| Some(format!("{name}: {}", quoted(value.as_ref()?))));
+    let allow = allow.iter().map(|network| quoted(network)).collect::<Vec<_>>().join(", ");
+    let all: Vec<String> = said.chain([format!("allow: [{allow}]")]).collect();
+    format!("{{ {} }}", all.join(", "))
 }
 
 fn retries_text(retries: &RetriesSetV1) -> String {

@@ -8,6 +8,7 @@ use facts::applied::{
     ClassV1, PriorityClassSetV2, PriorityV1, ResourceV1, RetriesSetV1, TeamRemovedV1, TeamV1,
 };
 use facts::event::{LimitsV1, PreemptionSetV1, Reclaim, TeamSetV2};
+use facts::notify::{Channel, DeliverySetV1, NotificationSetV1, NotificationV1, Occasion};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Nanos, TeamId};
 
@@ -29,6 +30,10 @@ pub enum Key {
     Priority(String),
     /// What happens to a failed job that does not say it itself.
     Retries,
+    /// Who is told of jobs, by this name.
+    Notification(String),
+    /// How what is told goes out.
+    Delivery,
 }
 
 impl Key {
@@ -39,14 +44,16 @@ impl Key {
             Self::Preemption => "preemption",
             Self::Priority(_) => "priority",
             Self::Retries => "retries",
+            Self::Notification(_) => "notification",
+            Self::Delivery => "delivery",
         }
     }
 
     /// Its name among its kind; empty where there is only one.
     pub fn name(&self) -> &str {
         match self {
-            Self::Team(name) | Self::Priority(name) => name,
-            Self::Preemption | Self::Retries => "",
+            Self::Team(name) | Self::Priority(name) | Self::Notification(name) => name,
+            Self::Preemption | Self::Retries | Self::Delivery => "",
         }
     }
 
@@ -58,6 +65,8 @@ impl Key {
             Event::PreemptionSet(_) => Some(Self::Preemption),
             Event::PriorityClassSet(e) => Some(Self::Priority(e.name.clone())),
             Event::RetriesSet(_) => Some(Self::Retries),
+            Event::NotificationSet(e) => Some(Self::Notification(e.name.clone())),
+            Event::DeliverySet(_) => Some(Self::Delivery),
             _ => None,
         }
     }
@@ -82,11 +91,24 @@ impl Thing for ResourceV1 {
             Self::Preemption(_) => Key::Preemption,
             Self::Priority(class) | Self::PreemptingPriority(class) => Key::Priority(class.name.clone()),
             Self::Retries(_) => Key::Retries,
+            Self::Notification(one) => Key::Notification(one.name.clone()),
+            Self::Delivery(_) => Key::Delivery,
         }
     }
 
     fn needs(&self) -> Vec<Key> {
-        Vec::new()
+        match self {
+            Self::Notification(one) => {
+                let teams = one.teams.iter().map(|team| Key::Team(team.clone()));
+                teams.chain([Key::Delivery]).collect()
+            }
+            Self::Team(_)
+            | Self::Preemption(_)
+            | Self::Priority(_)
+            | Self::PreemptingPriority(_)
+            | Self::Retries(_)
+            | Self::Delivery(_) => Vec::new(),
+        }
     }
 
     fn at_rest(&self) -> Option<Self> {
@@ -97,7 +119,8 @@ impl Thing for ResourceV1 {
                 borrow: LimitsV1::NOTHING,
                 lend: LimitsV1::UNLIMITED,
             })),
-            Self::Team(_) | Self::Priority(_) | Self::PreemptingPriority(_) => None,
+            Self::Team(_) | Self::Priority(_) | Self::PreemptingPriority(_) | Self::Notification(_) => None,
+            Self::Delivery(_) => Some(Self::Delivery(DeliverySetV1::default())),
             Self::Retries(_) => Some(Self::Retries(usual_retries())),
             Self::Preemption(_) => Some(Self::Preemption(PreemptionSetV1::default())),
         }
@@ -122,6 +145,8 @@ impl Thing for ResourceV1 {
                     field("longest_backoff", retries.backoff_max, usual.backoff_max, exact_span),
                 ]
             }
+            Self::Notification(one) => notification_fields(one),
+            Self::Delivery(delivery) => delivery_fields(delivery),
             Self::Preemption(rules) => {
                 let usual = PreemptionSetV1::default();
                 let from = |from: Option<i32>| from.map_or("none".to_owned(), |from| from.to_string());
@@ -138,6 +163,47 @@ impl Thing for ResourceV1 {
 
 fn field<V: Copy + PartialEq>(name: &'static str, value: V, usual: V, words: impl Fn(V) -> String) -> Field {
     Field { name, value: words(value), usual: value == usual }
+}
+
+fn notification_fields(one: &NotificationV1) -> Vec<Field> {
+    let said = |name, value: String| Field { name, value, usual: false };
+    vec![
+        said("kind", channel_word(one.channel).to_owned()),
+        said("to", one.to.clone()),
+        said("when", occasion_words(&one.when)),
+        Field { name: "teams", value: listed(&one.teams, "all"), usual: one.teams.is_empty() },
+    ]
+}
+
+fn delivery_fields(delivery: &DeliverySetV1) -> Vec<Field> {
+    let said = |name, value: &Option<String>| {
+        let words = value.clone().unwrap_or_else(|| "none".to_owned());
+        Field { name, value: words, usual: value.is_none() }
+    };
+    vec![
+        said("relay", &delivery.relay),
+        said("from", &delivery.from),
+        said("key_file", &delivery.key_file),
+        Field { name: "allow", value: listed(&delivery.allow, "none"), usual: delivery.allow.is_empty() },
+    ]
+}
+
+fn listed(names: &[String], nothing: &str) -> String {
+    if names.is_empty() { nothing.to_owned() } else { names.join(", ") }
+}
+
+/// The word of the specification.
+pub(crate) fn channel_word(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Webhook => "webhook",
+        Channel::Email => "email",
+        Channel::Command => "command",
+    }
+}
+
+/// The words of the specification.
+pub(crate) fn occasion_words(when: &[Occasion]) -> String {
+    when.iter().map(|occasion| occasion.word()).collect::<Vec<_>>().join(", ")
 }
 
 fn class_fields(class: &PriorityV1, preempts: bool) -> Vec<Field> {
@@ -206,7 +272,9 @@ pub fn observed(state: &State) -> Vec<ResourceV1> {
     let classes = state.priority_classes().map(|(name, class)| as_resource(name, class));
     let always =
         [ResourceV1::Preemption(state.meta().preemption), ResourceV1::Retries(state.retry_defaults())];
-    teams.chain(always).chain(classes).collect()
+    let told = state.notifications().cloned().map(ResourceV1::Notification);
+    let delivery = ResourceV1::Delivery(state.delivery().clone());
+    teams.chain(always).chain(classes).chain([delivery]).chain(told).collect()
 }
 
 fn as_fact(team: &Team) -> TeamV1 {
@@ -222,6 +290,10 @@ pub(crate) fn as_resource(name: &str, ClassV1 { value, preempts }: ClassV1) -> R
 
 fn class_set(class: &PriorityV1, given: Option<ClassV1>) -> Event {
     Event::PriorityClassSet(PriorityClassSetV2 { name: class.name.clone(), class: given })
+}
+
+fn notification_set(name: &str, notification: Option<NotificationV1>) -> Event {
+    Event::NotificationSet(NotificationSetV1 { name: name.to_owned(), notification })
 }
 
 /// The event that carries out a step; none where nothing but the ownership changes.
@@ -250,6 +322,11 @@ pub fn event(state: &State, step: &Step<ResourceV1>) -> Option<Event> {
         (Some(ResourceV1::Priority(class) | ResourceV1::PreemptingPriority(class)), None) => {
             Some(class_set(class, None))
         }
-        (Some(ResourceV1::Preemption(_) | ResourceV1::Retries(_)) | None, None) => None,
+        (_, Some(ResourceV1::Notification(one))) => Some(notification_set(&one.name, Some(one.clone()))),
+        (_, Some(ResourceV1::Delivery(delivery))) => Some(Event::DeliverySet(delivery.clone())),
+        (Some(ResourceV1::Notification(one)), None) => Some(notification_set(&one.name, None)),
+        (Some(ResourceV1::Preemption(_) | ResourceV1::Retries(_) | ResourceV1::Delivery(_)) | None, None) => {
+            None
+        }
     }
 }

@@ -9,6 +9,7 @@ use control::govern::{
 use control::{Denial, State, admit_action};
 use facts::applied::{AppliedV1, PriorityV1, ResourceV1, RetriesSetV1, TeamRemovedV1, TeamV1};
 use facts::event::{LimitsV1, PreemptionSetV1};
+use facts::notify::{Channel, DeliverySetV1, NotificationV1, Occasion};
 use facts::{Actor, Envelope, Event, ExitClass, Source};
 use proptest::prelude::*;
 use units::{Bytes, Nanos, Seq, SubjectId, TeamId, Timestamp};
@@ -192,13 +193,37 @@ fn limits() -> impl Strategy<Value = LimitsV1> {
     })
 }
 
+fn delivery() -> impl Strategy<Value = DeliverySetV1> {
+    let word = |text: &'static str| prop::option::of(Just(text.to_owned()));
+    let allow = prop::sample::subsequence(vec!["10.0.0.0/8".to_owned(), "::1".to_owned()], 0..=2);
+    // A specification with mail names a mail server.
+    (word("it's@example.org"), word("/etc/key"), allow).prop_map(|(from, key_file, allow)| {
+        let relay = Some("[::1]:25".to_owned());
+        DeliverySetV1 { relay, from, key_file, allow }
+    })
+}
+
+fn notification() -> impl Strategy<Value = NotificationV1> {
+    let target = prop_oneof![
+        Just((Channel::Webhook, "https://example.org/it's?a=b")),
+        Just((Channel::Command, "/bin/it's")),
+    ];
+    let when = prop::sample::subsequence(Occasion::ALL.to_vec(), 1..=6);
+    ("[a-c]", target, when).prop_map(|(name, (channel, to), when)| {
+        let (to, teams) = (to.to_owned(), Vec::new());
+        NotificationV1 { name, channel, to, when, teams }
+    })
+}
+
 fn resources() -> impl Strategy<Value = Vec<ResourceV1>> {
     let names = prop::sample::subsequence(vec!["default", "research", "speech", "vision"], 0..=4);
     let teams = (names, prop::collection::vec((limits(), limits(), limits()), 4));
     let preemption = prop::option::of((0_u32..3, 0_u64..3));
     let classes = prop::collection::btree_map("[a-c]", (-2..3, any::<bool>()), 0..3);
     let retries = prop::option::of((0_u32..3, 0_u64..3));
-    (teams, preemption, classes, retries).prop_map(|((names, limits), preemption, classes, retries)| {
+    let told = (prop::option::of(delivery()), prop::option::of(notification()));
+    let all = (teams, preemption, classes, retries, told);
+    all.prop_map(|((names, limits), preemption, classes, retries, (delivery, notification))| {
         let teams = names.into_iter().zip(limits).map(|(name, (quota, borrow, lend))| {
             ResourceV1::Team(TeamV1 { name: name.to_owned(), quota, borrow, lend })
         });
@@ -216,7 +241,9 @@ fn resources() -> impl Strategy<Value = Vec<ResourceV1>> {
             let (backoff, backoff_max) = (Nanos::from_secs(backoff), Nanos::from_secs(9));
             ResourceV1::Retries(RetriesSetV1 { max, on, backoff, backoff_max })
         });
-        teams.chain(preemption).chain(retries).chain(classes).collect()
+        let notification = notification.map(ResourceV1::Notification);
+        let told = delivery.map(ResourceV1::Delivery).into_iter().chain(notification);
+        teams.chain(preemption).chain(retries).chain(classes).chain(told).collect()
     })
 }
 

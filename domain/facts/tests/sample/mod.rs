@@ -13,6 +13,7 @@ use facts::event::{
     SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV2, StopReason, SubmittedV2, TaskEndedV1,
     TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
+use facts::notify::{Channel, DeliverySetV1, NotificationSetV1, NotificationV1, Occasion};
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, ExitClass, Hash32, HealthCheck, IndexSet,
     JobKind, JobRequest, Outcome, Resources, RestartPolicy, RetryPolicy, Source, StartFailure, StopPolicy,
@@ -90,6 +91,21 @@ fn events() -> Vec<(&'static str, Event)> {
     let applied =
         |resource| Event::Applied(AppliedV1 { cluster: "aurora".to_owned(), resources: vec![resource] });
     let class = |class| Event::PriorityClassSet(PriorityClassSetV2 { name: "high".to_owned(), class });
+    let notification = |channel| NotificationV1 {
+        name: "ops".to_owned(),
+        channel,
+        to: "ops@example.org".to_owned(),
+        when: Occasion::ALL.to_vec(),
+        teams: vec!["research".to_owned()],
+    };
+    let told =
+        |notification| Event::NotificationSet(NotificationSetV1 { name: "ops".to_owned(), notification });
+    let delivery = DeliverySetV1 {
+        relay: Some("mail.example.org:25".to_owned()),
+        from: Some("fourplane@example.org".to_owned()),
+        key_file: Some("/etc/fourplane/key".to_owned()),
+        allow: vec!["10.2.0.0/16".to_owned()],
+    };
     let retries = RetriesSetV1 {
         max: 2,
         on: [ExitClass::Failure, ExitClass::TimeLimit].into_iter().collect(),
@@ -270,6 +286,11 @@ fn events() -> Vec<(&'static str, Event)> {
         ("submitted-2-batch", submitted(JobKind::Batch, "H100-SXM-80GB".parse().ok())),
         ("submitted-2-service", submitted(service, None)),
         ("submitted-2-interactive", submitted(interactive, None)),
+        ("notification-set", told(Some(notification(Channel::Webhook)))),
+        ("notification-gone", told(None)),
+        ("delivery-set", Event::DeliverySet(delivery.clone())),
+        ("applied-notification", applied(ResourceV1::Notification(notification(Channel::Command)))),
+        ("applied-delivery", applied(ResourceV1::Delivery(delivery))),
     ]
 }
 

@@ -75,15 +75,16 @@ record! {
     /// Somebody who is told when something happens.
     pub struct Notification {
         /// Its name, unique among notifications.
-        name: Name { required, [K20], Checked, "ops" },
+        name: Name { required, [K20], Applied, "ops" },
         /// How they are told.
-        kind: NotificationKind { required, [K20], Later, "webhook" },
-        /// Where to: an address, a number, a program.
-        to: String { required, [K20], Later, "https://example.org/hook" },
+        kind: NotificationKind { required, [K20], Applied, "webhook" },
+        /// Where to: a web address, an address of mail, the absolute path of a program. It stands in the
+        /// event log: write no person's address, and no address that is a secret.
+        to: String { required, [K20], Applied, "https://example.org/hook" },
         /// When.
-        when: Vec<Occasion> { required, [K20], Later, "[failed, budget]" },
-        /// Only for these teams.
-        teams: Vec<Name> { optional, [K20], Checked, "[research]" },
+        when: Vec<Occasion> { required, [K20], Applied, "[failed, preempted]" },
+        /// Only of the jobs of these teams.
+        teams: Vec<Name> { optional, [K20], Applied, "[research]" },
     }
 }
 
@@ -94,7 +95,7 @@ choice! {
         Webhook = "webhook",
         /// By mail.
         Email = "email",
-        /// By a program that is run.
+        /// By a program that is run with the rights of the job's owner, for at most a minute.
         Command = "command",
     }
 }
@@ -108,11 +109,29 @@ choice! {
         Completed = "completed",
         /// A job failed.
         Failed = "failed",
+        /// A job was cancelled.
+        Cancelled = "cancelled",
+        /// A job was stopped to make room for another.
+        Preempted = "preempted",
         /// A budget is nearly used up, or is.
         Budget = "budget",
         /// A node or device went away.
         Hardware = "hardware",
         /// A hold that cannot be proven ended.
         Leaked = "leaked",
+    }
+}
+
+record! {
+    /// How what is told goes out.
+    pub struct Delivery {
+        /// The mail server that takes mail for delivery, without encryption or a password; without it no mail is sent.
+        relay: Option<String> { optional, [K20], Applied, "mail.example.org:25" },
+        /// The address that mail comes from; fourplane at this machine when absent.
+        from: Option<String> { optional, [K20], Applied, "fourplane@example.org" },
+        /// The absolute path of a file with the key that webhooks are signed with; without it they are not signed.
+        key_file: Option<String> { optional, [K20 X3], Applied, "/etc/fourplane/webhook.key" },
+        /// Networks that webhooks may reach although they are not public.
+        allow: Vec<String> { optional, [K20 X6], Applied, "[10.2.0.0/16]" },
     }
 }
