@@ -230,7 +230,7 @@ impl Desk {
     fn run(mut self, to_do: &Receiver<Work>) {
         loop {
             self.begin_what_is_due();
-            let patience = self.due.keys().next().map_or(Duration::from_secs(60), |(at, _)| {
+            let patience = self.due.keys().next().map_or(Duration::from_mins(1), |(at, _)| {
                 at.saturating_duration_since(Instant::now()).max(Duration::from_millis(10))
             });
             match to_do.recv_timeout(patience) {
