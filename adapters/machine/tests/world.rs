@@ -142,7 +142,7 @@ impl World {
                         return found;
                     }
                 }
-                Ok(NodeEvent::Lost) => {}
+                Ok(NodeEvent::Lost | NodeEvent::Outside(_)) => {}
                 Err(error) => panic!("{what}: {error}; seen: {:#?}", self.seen),
             }
         }

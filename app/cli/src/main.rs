@@ -12,6 +12,7 @@ mod locate;
 mod occasions;
 mod offer;
 mod output;
+mod outside;
 mod run_args;
 mod sbatch;
 mod submission;

@@ -1,9 +1,11 @@
 //! What of this machine jobs may use, and how that is said.
 
+use std::collections::BTreeSet;
+
 use facts::event::DeviceV1;
-use facts::inventory::{Evidence, Gpu, GpuMaker, Inventory};
+use facts::inventory::{Evidence, Gpu, GpuMaker, Inventory, OutsideUse};
 use ops::core::NodeFacts;
-use units::{Bytes, Cores};
+use units::{Bytes, Cores, DeviceIndex};
 
 use crate::failure::Failure;
 use crate::output::plain;
@@ -93,6 +95,28 @@ fn existing(gpus: &[Gpu]) -> (Vec<DeviceV1>, Vec<String>) {
     (devices, withheld)
 }
 
+/// Which of `devices` processes hold that were not started here. Where the driver lists who uses a
+/// GPU, an open file alone is no use: services that watch GPUs open all of them.
+pub(crate) fn held_outside(
+    gpus: &[Gpu],
+    outside: &[OutsideUse],
+    devices: &[DeviceV1],
+) -> BTreeSet<DeviceIndex> {
+    let index = |address: &str| {
+        let gpu = gpus.iter().find(|gpu| gpu.pci.address == address)?;
+        let at = devices.iter().position(|device| Some(&device.key) == gpu.key.value())?;
+        u16::try_from(at).ok().map(DeviceIndex)
+    };
+    uses(outside).iter().filter_map(|held| index(held.gpu.as_deref()?)).collect()
+}
+
+/// What counts as use of a GPU from outside.
+fn uses(outside: &[OutsideUse]) -> Vec<&OutsideUse> {
+    let listed = |evidence: &[Evidence]| evidence.contains(&Evidence::DriverList);
+    let has_list = outside.iter().any(|held| listed(&held.evidence));
+    outside.iter().filter(|held| !has_list || listed(&held.evidence)).collect()
+}
+
 /// The canonical name, else what the driver says.
 pub(crate) fn model(gpu: &Gpu) -> String {
     let name = gpu.canonical.value().or(gpu.model.value());
@@ -115,9 +139,7 @@ pub(crate) fn count(models: impl Iterator<Item = String>) -> String {
 /// Who holds GPUs and was not started here, in one line; none where nobody does. Where the driver
 /// has no list, an open file is all that is known.
 pub(crate) fn busy(found: &Inventory) -> Option<String> {
-    let listed = |evidence: &[Evidence]| evidence.contains(&Evidence::DriverList);
-    let has_list = found.outside.iter().any(|held| listed(&held.evidence));
-    let holds: Vec<_> = found.outside.iter().filter(|held| !has_list || listed(&held.evidence)).collect();
+    let holds = uses(&found.outside);
     let first = holds.first()?;
     let mut gpus: Vec<&str> = holds.iter().filter_map(|held| held.gpu.as_deref()).collect();
     gpus.sort_unstable();
@@ -128,7 +150,7 @@ pub(crate) fn busy(found: &Inventory) -> Option<String> {
         1 => String::new(),
         count => format!(" and {} more", count - 1),
     };
-    let what = if has_list { "in use" } else { "opened" };
+    let what = if first.evidence.contains(&Evidence::DriverList) { "in use" } else { "opened" };
     let gpus = if gpus.is_empty() { "GPUs".to_owned() } else { format!("{} GPUs", gpus.len()) };
     Some(format!("{gpus} {what} by others: {who}pid {}{uid}{more} (fourplane inventory)", first.pid))
 }
@@ -184,6 +206,33 @@ mod tests {
             0,
         );
         check(&[whole(0), gpu(Amd, Some(128), None)], &[zero], 1);
+    }
+
+    #[test]
+    fn what_others_use_is_held_outside() {
+        use Evidence::{DriverList, OpenFile};
+        let gpus: Vec<Gpu> = (0..3).map(|minor| gpu(GpuMaker::Nvidia, Some(minor), None)).collect();
+        let (devices, _) = existing(&gpus);
+        let check = |uses: &[(Option<usize>, &[Evidence])], expect: &[u16]| {
+            let held = |(gpu, evidence): &(Option<usize>, &[Evidence])| OutsideUse {
+                pid: 7,
+                gpu: gpu.map(|at| gpus[at].pci.address.clone()),
+                uid: Seen::absent("test"),
+                since: Seen::absent("test"),
+                command: Seen::absent("test"),
+                memory: Seen::absent("test"),
+                evidence: evidence.to_vec(),
+            };
+            let outside: Vec<_> = uses.iter().map(held).collect();
+            let expect: BTreeSet<_> = expect.iter().copied().map(DeviceIndex).collect();
+            assert_eq!(held_outside(&gpus, &outside, &devices[..2]), expect, "{uses:?}");
+        };
+        check(&[], &[]);
+        check(&[(Some(1), &[OpenFile])], &[1]);
+        check(&[(Some(0), &[DriverList]), (Some(1), &[OpenFile])], &[0]);
+        check(&[(Some(0), &[OpenFile, DriverList]), (Some(1), &[DriverList])], &[0, 1]);
+        check(&[(Some(2), &[DriverList])], &[]);
+        check(&[(None, &[OpenFile])], &[]);
     }
 
     #[test]

@@ -9,9 +9,11 @@ mod node;
 mod notify;
 mod open;
 
+use std::collections::BTreeSet;
+
 use control::{Policy, State, decide};
 use facts::{Actor, Envelope, Event, Hash32, Source, encode};
-use units::{Epoch, JobId, NodeId, Seq, Timestamp};
+use units::{DeviceIndex, Epoch, JobId, NodeId, Seq, Timestamp};
 
 use crate::api::{Ack, Call, Refusal, Reply, Trial};
 use crate::clock::LedgerClock;
@@ -41,6 +43,8 @@ pub enum Input {
     Health(HealthReport),
     /// What came of telling somebody.
     Tried(Tried),
+    /// All devices of the node that are held from outside.
+    Outside(BTreeSet<DeviceIndex>),
 }
 
 /// What one turn led to. Nothing here may be acted on unless `turn` returned it: by then it is
@@ -141,6 +145,7 @@ impl<S: LogStore> Core<S> {
                 Input::Hello(hello) => self.take_hello(&hello, &mut draft),
                 Input::Health(report) => self.take_health(report, &mut draft),
                 Input::Tried(tried) => self.take_tried(&tried, &mut draft),
+                Input::Outside(devices) => self.take_outside(devices, &mut draft),
             }
         }
         self.decide_all(&mut draft);

@@ -1,11 +1,12 @@
 //! What the use cases need of the outside world. Adapters implement these traits; tests and
 //! the deterministic simulation bring doubles that behave (decision D35).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use facts::{Hash32, LaunchSpec, Resources, StartFailure, TaskExit};
 use serde::{Deserialize, Serialize};
-use units::{AttemptId, Bytes, Epoch, JobId, MemberId, Rank, Seq, Timestamp};
+use units::{AttemptId, Bytes, DeviceIndex, Epoch, JobId, MemberId, Rank, Seq, Timestamp};
 
 /// The last event of a log and the hash of the chain up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -337,6 +338,8 @@ pub struct NodeHello {
 pub enum NodeEvent {
     /// Something happened to a task.
     Report(NodeReport),
+    /// These devices are held by processes that were not started here, and no others.
+    Outside(BTreeSet<DeviceIndex>),
     /// The connection is gone; say hello again and repeat what is owed.
     Lost,
 }

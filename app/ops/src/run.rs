@@ -144,6 +144,7 @@ impl<S: LogStore, N: Node, C: Clock> Writer<S, N, C> {
                 match message {
                     Message::Call(call) => inputs.push(Input::Call(call)),
                     Message::Node(NodeEvent::Report(report)) => inputs.push(Input::Report(report)),
+                    Message::Node(NodeEvent::Outside(devices)) => inputs.push(Input::Outside(devices)),
                     Message::Node(NodeEvent::Lost) => self.link = Link::Down(Instant::now()),
                     Message::Health(report) => inputs.push(Input::Health(report)),
                     Message::Tried(tried) => inputs.push(Input::Tried(tried)),

@@ -378,6 +378,7 @@ impl<'a> Projection<'a> {
             | Event::RetriesSet(_)
             | Event::NotificationSet(_)
             | Event::DeliverySet(_)
+            | Event::OutsideHeld(_)
             | Event::PreemptionSet(_) => Ok(()),
         }
     }

@@ -329,7 +329,7 @@ fn within_quota(state: &State, request: &JobRequest) -> Result<(), Denial> {
 }
 
 fn within_capacity(state: &State, request: &JobRequest) -> Result<(), Denial> {
-    let rooms = place::empty_rooms(state, true);
+    let rooms = place::whole_rooms(state, true);
     if place::spread(&rooms, request).is_some() {
         return Ok(());
     }

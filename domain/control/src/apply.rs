@@ -6,8 +6,8 @@ use std::sync::Arc;
 use facts::applied::AppliedV1;
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, HealthChangedV1, HoldLeakedV1, MembersEndedV1, Next, NodeDeclaredV1,
-    NodeSchedulableV1, ServerStartedV1, StartedV1, StopOrderedV2, SubmittedV2, TaskEndedV1, TaskFreedV1,
-    TaskRunningV1, TeamSetV2,
+    NodeSchedulableV1, OutsideHeldV1, ServerStartedV1, StartedV1, StopOrderedV2, SubmittedV2, TaskEndedV1,
+    TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::{Condition, Dependency, Envelope, Event, IndexSet, Outcome, TaskExit};
 use units::{
@@ -147,6 +147,7 @@ impl State {
             Event::NotificationSet(e) => self.put(Row::Notification(e.name.clone(), e.notification.clone())),
             Event::DeliverySet(e) => self.put(Row::Delivery(Arc::new(e.clone()))),
             Event::RetriesSet(e) => self.put(Row::RetryDefaults(Some(Arc::new(e.clone())))),
+            Event::OutsideHeld(e) => self.outside_held(e)?,
             Event::TeamRemoved(e) => self.team_removed(e.team)?,
             Event::Applied(e) => {
                 let AppliedV1 { cluster, resources } = e.clone();
@@ -197,6 +198,7 @@ impl State {
                 gpus: e.devices.len() as u64,
             },
             devices: Arc::new(e.devices.clone()),
+            outside: known.map(|node| node.outside.clone()).unwrap_or_default(),
             schedulable: known.is_none_or(|node| node.schedulable),
             reason: known.map(|node| node.reason.clone()).unwrap_or_default(),
         };
@@ -206,6 +208,13 @@ impl State {
     fn node_schedulable(&mut self, e: &NodeSchedulableV1) -> Result<(), Misfit> {
         let node = self.node(e.node).ok_or(Misfit::UnknownNode(e.node))?;
         let node = Node { schedulable: e.schedulable, reason: e.reason.clone(), ..node.clone() };
+        self.put(Row::Node(e.node, Some(node)));
+        Ok(())
+    }
+
+    fn outside_held(&mut self, e: &OutsideHeldV1) -> Result<(), Misfit> {
+        let node = self.node(e.node).ok_or(Misfit::UnknownNode(e.node))?;
+        let node = Node { outside: e.devices.iter().copied().collect(), ..node.clone() };
         self.put(Row::Node(e.node, Some(node)));
         Ok(())
     }

@@ -161,7 +161,7 @@ pub(crate) fn scan_for_head(
     free: &[Room],
     shares: &Shares<'_>,
 ) -> Option<Head> {
-    let empty = place::empty_rooms(state, false);
+    let empty = place::empty_rooms(state);
     let head = |entry: Entry, may_start: bool| {
         let request = &state.job(entry.key.job)?.request;
         match place::spread(free, request).filter(|_| may_start) {

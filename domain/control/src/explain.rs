@@ -99,6 +99,11 @@ pub enum Why {
         /// What an attempt needs.
         need: u64,
     },
+    /// It would fit if processes that were not started here held no GPUs.
+    HeldOutside {
+        /// How many they hold on nodes that take new work.
+        gpus: u64,
+    },
     /// It would fit if these nodes took new work.
     NodesDrained(Vec<NodeId>),
     /// No node is large enough any more.
@@ -261,10 +266,15 @@ fn not_lent(state: &State, request: &JobRequest) -> Option<Why> {
 }
 
 fn no_node(state: &State, request: &JobRequest) -> Option<Why> {
-    if place::spread(&place::empty_rooms(state, false), request).is_some() {
+    if place::spread(&place::empty_rooms(state), request).is_some() {
         return None;
     }
-    if place::spread(&place::empty_rooms(state, true), request).is_none() {
+    if place::spread(&place::whole_rooms(state, false), request).is_some() {
+        let nodes = state.nodes().filter(|(_, node)| node.schedulable);
+        let held = nodes.map(|(_, node)| node.outside.len() as u64).sum();
+        return Some(Why::HeldOutside { gpus: held });
+    }
+    if place::spread(&place::whole_rooms(state, true), request).is_none() {
         return Some(Why::NoNode);
     }
     let drained = state.nodes().filter(|(_, node)| !node.schedulable).map(|(id, _)| id);

@@ -1,5 +1,7 @@
 //! The devices of a node by model: those of one model are as good as each other.
 
+use std::collections::BTreeSet;
+
 use facts::event::DeviceV1;
 use smallvec::SmallVec;
 use units::{DeviceIndex, GpuModel};
@@ -11,7 +13,7 @@ pub(crate) struct Lot {
     pub(crate) model: Option<GpuModel>,
     /// How many there are.
     pub(crate) all: u64,
-    /// How many of them nobody can have now.
+    /// How many of them jobs cannot have now.
     pub(crate) taken: u64,
 }
 
@@ -35,29 +37,34 @@ impl Lot {
 pub(crate) struct Sorted {
     /// As they are when no task holds any.
     pub(crate) lots: Lots,
-    /// The lot that each device is in.
-    lot_of: Box<[usize]>,
+    /// The lot that each device is in, and whether jobs can have it.
+    lot_of: Box<[(usize, bool)]>,
 }
 
 impl Sorted {
-    pub(crate) fn new(devices: &[DeviceV1]) -> Self {
+    /// What is held from outside is taken, whether a task holds it as well or not.
+    pub(crate) fn new(devices: &[DeviceV1], outside: &BTreeSet<DeviceIndex>) -> Self {
         let mut lots = Lots::new();
-        let lot_of = devices.iter().map(|device| {
+        let all = (0..).map(DeviceIndex).zip(devices);
+        let lot_of = all.map(|(index, device)| {
             let model: Option<GpuModel> = device.model.parse().ok();
             let at = lots.iter().position(|lot: &Lot| lot.model == model).unwrap_or_else(|| {
                 lots.push(Lot { model, all: 0, taken: 0 });
                 lots.len() - 1
             });
+            let is_outside = outside.contains(&index);
             lots[at].all += 1;
-            at
+            lots[at].taken += u64::from(is_outside);
+            (at, !is_outside)
         });
         let lot_of = lot_of.collect();
         Self { lots, lot_of }
     }
 
-    /// The lot that a device is in.
+    /// The lot that a device is in, if jobs can have it.
     pub(crate) fn lot_of(&self, device: DeviceIndex) -> Option<usize> {
-        self.lot_of.get(usize::from(device.0)).copied()
+        let (lot, is_ours) = self.lot_of.get(usize::from(device.0)).copied()?;
+        is_ours.then_some(lot)
     }
 
     /// Whether any of these devices suits.
@@ -65,12 +72,12 @@ impl Sorted {
         devices.iter().filter_map(|device| self.lot_of(*device)).any(|at| self.lots[at].suits(model))
     }
 
-    /// All devices that suit, one lot after the other.
+    /// All devices that suit and that jobs can have, one lot after the other.
     pub(crate) fn suiting(&self, model: Option<GpuModel>) -> impl Iterator<Item = DeviceIndex> {
         let lots = self.lots.iter().enumerate().filter(move |(_, lot)| lot.suits(model));
         lots.flat_map(|(at, _)| {
             let all = (0..).map(DeviceIndex).zip(&self.lot_of);
-            all.filter(move |(_, lot)| **lot == at).map(|(device, _)| device)
+            all.filter(move |(_, lot)| **lot == (at, true)).map(|(device, _)| device)
         })
     }
 }

@@ -34,7 +34,7 @@ impl Room {
         match room.lots.as_mut_slice() {
             [] => {}
             // What tasks hold can only be of it.
-            [only] => only.taken += room.used.gpus,
+            [only] if row.outside.is_empty() => only.taken += room.used.gpus,
             _ => room.devices(state, state.devices_held_on(node), |taken| *taken += 1),
         }
         room
@@ -94,10 +94,19 @@ pub(crate) fn free_rooms(state: &State) -> Vec<Room> {
     nodes.map(|(id, row)| Room::now(state, id, row)).collect()
 }
 
-/// What nodes have when nothing runs; without `drained`, only nodes that take new work.
-pub(crate) fn empty_rooms(state: &State, drained: bool) -> Vec<Room> {
-    let nodes = state.nodes().filter(|(_, row)| drained || row.schedulable);
+/// What nodes that take new work have when no job runs.
+pub(crate) fn empty_rooms(state: &State) -> Vec<Room> {
+    let nodes = state.nodes().filter(|(_, row)| row.schedulable);
     nodes.map(|(id, row)| Room::empty(state, id, row)).collect()
+}
+
+/// What nodes have when nothing runs, not even from outside; without `drained`, only nodes that
+/// take new work.
+pub(crate) fn whole_rooms(state: &State, drained: bool) -> Vec<Room> {
+    let nodes = state.nodes().filter(|(_, row)| drained || row.schedulable);
+    let mut rooms: Vec<Room> = nodes.map(|(id, row)| Room::empty(state, id, row)).collect();
+    rooms.iter_mut().flat_map(|room| &mut room.lots).for_each(|lot| lot.taken = 0);
+    rooms
 }
 
 /// What is in all rooms together.

@@ -221,7 +221,7 @@ impl<'a> Scene<'a> {
         let before = promised.iter().filter(|other| **other != job && (!is_promised || **other < job));
         let entries = before.filter_map(|other| self.state.entry(*other));
         let due = entries.filter(|(_, entry)| entry.not_before <= self.now);
-        let empty = place::empty_rooms(self.state, false);
+        let empty = place::empty_rooms(self.state);
         let possible = due.filter(|(_, entry)| {
             let job = self.state.job(entry.key.job);
             job.is_some_and(|job| place::spread(&empty, &job.request).is_some())

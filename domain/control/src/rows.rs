@@ -1,7 +1,7 @@
 //! The rows of the state's tables. A row is a plain value: everything that is looked up
 //! fast is derived from rows by [`crate::state`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use facts::applied::{ClassV1, RetriesSetV1};
@@ -326,6 +326,8 @@ pub struct Node {
     pub capacity: Amount,
     /// Its devices, by index.
     pub devices: Arc<Vec<DeviceV1>>,
+    /// Devices that processes hold which were not started here.
+    pub outside: BTreeSet<DeviceIndex>,
     /// Whether new work may start here.
     pub schedulable: bool,
     /// Why that was last changed.

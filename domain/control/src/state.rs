@@ -17,7 +17,7 @@ use crate::queue::{Entry, Key, Queue};
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 7;
+const SNAPSHOT_VERSION: u8 = 8;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]
@@ -340,7 +340,7 @@ impl State {
         match row {
             Row::Meta(new) => Row::Meta(std::mem::replace(&mut tables.meta, new)),
             Row::Node(id, new) => {
-                let sorted = new.as_ref().map(|row| Sorted::new(&row.devices));
+                let sorted = new.as_ref().map(|row| Sorted::new(&row.devices, &row.outside));
                 replace(&mut index.sorted, id, sorted);
                 Row::Node(id, replace(&mut tables.nodes, id, new))
             }

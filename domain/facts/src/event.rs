@@ -80,6 +80,8 @@ pub enum Event {
     NotificationSet(NotificationSetV1),
     /// How what is told goes out.
     DeliverySet(DeliverySetV1),
+    /// Other devices than before are held by processes that were not started here.
+    OutsideHeld(OutsideHeldV1),
 }
 
 /// See [`Event::ServerStarted`].
@@ -487,6 +489,15 @@ pub struct SegmentSealedV1 {
     pub source: String,
     /// The version of what parsed it.
     pub parser_version: u32,
+}
+
+/// See [`Event::OutsideHeld`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideHeldV1 {
+    /// The node.
+    pub node: NodeId,
+    /// All devices that are so held now, in their order.
+    pub devices: Vec<DeviceIndex>,
 }
 
 /// See [`Event::HealthChanged`].

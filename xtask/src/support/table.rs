@@ -284,6 +284,18 @@ const LOCAL: &[Row] = &[
         ),
     ),
     row(
+        "GPUs that other processes hold are given to no job",
+        ANY,
+        StandIn(
+            "GPUs and processes made up",
+            &[
+                "domain/control/tests/main/histories.rs::decides_as_a_rescan_would",
+                "app/server/src/tests/jobs.rs::what_others_hold_is_shown_and_given_to_nobody",
+                "app/cli/src/offer.rs::what_others_use_is_held_outside",
+            ],
+        ),
+    ),
+    row(
         "GPUs: a job reaches only its own",
         HYBRID,
         StandIn(

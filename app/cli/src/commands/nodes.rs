@@ -70,7 +70,11 @@ fn node_row(node: &Node) -> Vec<String> {
         (false, true) => "drained".to_owned(),
         (false, false) => format!("drained: {}", plain(&node.reason)),
     };
-    let held = node.devices.iter().filter(|device| device.holder.is_some() || device.leaked).count();
+    let held = node
+        .devices
+        .iter()
+        .filter(|device| device.holder.is_some() || device.leaked || device.outside)
+        .count();
     vec![
         plain(&node.name),
         state,
@@ -89,6 +93,11 @@ fn device_rows(node: &Node) -> impl Iterator<Item = Vec<String>> + '_ {
             }
             (None, true) => "cannot be freed".to_owned(),
             (None, false) => "-".to_owned(),
+        };
+        let holder = match (device.outside, device.holder.is_some() || device.leaked) {
+            (false, _) => holder,
+            (true, false) => "outside".to_owned(),
+            (true, true) => format!("{holder}, and outside"),
         };
         let model = plain(&device.model);
         vec![

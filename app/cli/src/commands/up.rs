@@ -28,6 +28,7 @@ use crate::failure::{Doing, Failure};
 use crate::locate::Surroundings;
 use crate::offer::{self, Offer};
 use crate::output::Printer;
+use crate::outside;
 use crate::values::SIMULATED;
 
 /// Starts the server in the background and returns when it answers.
@@ -97,7 +98,7 @@ pub(crate) fn serve(common: &Common, state: &Path, printer: Printer, args: &UpAr
     let address = tcp.local_addr().doing(|| "cannot tell the address".to_owned())?;
     let found = commands::inventory::of_this_machine(state)?;
     let offer = offer::offer(&found, args.cores, args.simulate_gpus.as_ref())?;
-    let (running, rehearsal) = start(state, &offer)?;
+    let (running, rehearsal) = start(state, &found, &offer)?;
     let (socket, unix) = listen(state)?;
     let banner = Banner { state, is_new, spec, found: &found, offer: &offer, socket: &socket, address, args };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -192,7 +193,7 @@ async fn greet(client: &mut Client, printer: Printer, banner: &Banner<'_>) -> Re
 
 /// Opens the log, finds or starts the supervisor, and starts the writer. Tells whether this is a
 /// rehearsal.
-fn start(state: &Path, offer: &Offer) -> Result<(Running, bool), Failure> {
+fn start(state: &Path, found: &Inventory, offer: &Offer) -> Result<(Running, bool), Failure> {
     let store = SqliteLog::open(state, Options::default()).map_err(|error| store_failure(&error))?;
     let rehearsal = settle_rehearsal(state, &offer.node.devices)?;
     let view = SqliteView::open(state).map_err(|error| store_failure(&error))?;
@@ -202,6 +203,7 @@ fn start(state: &Path, offer: &Offer) -> Result<(Running, bool), Failure> {
     let_pass(&node_dir)?;
     let_pass(&node_dir.join("tty"))?;
     let inbox = Inbox::new();
+    outside::watch(state, found, &offer.node.devices, inbox.node_events())?;
     let courier = Arc::new(notify::Post::new(program.clone(), offer.node.name.clone()));
     let node = LocalNode::new(&node_dir, Some(&program), inbox.node_events());
     let clock = HostClock::new().doing(|| "cannot read the boot id".to_owned())?;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use facts::event::{HoldLeakedV1, TaskEndedV1, TaskFreedV1, TaskRunningV1};
+use facts::event::{HoldLeakedV1, OutsideHeldV1, TaskEndedV1, TaskFreedV1, TaskRunningV1};
 use facts::{Event, TaskExit};
-use units::Timestamp;
+use units::{DeviceIndex, Timestamp};
 
 use super::{Core, Draft, Input, LOCAL, Origin};
 use crate::ports::{LogStore, NodeCommand, NodeHello, NodeReport, ReportBody, TaskId};
@@ -97,6 +97,14 @@ impl<S: LogStore> Core<S> {
         if let Some(since) = self.bounded(task, since) {
             let body = HoldLeakedV1 { attempt: task.attempt, rank: task.rank, since, reason };
             self.record(Event::HoldLeaked(body), Origin::node(since), draft);
+        }
+    }
+
+    /// Only news is recorded.
+    pub(super) fn take_outside(&mut self, devices: BTreeSet<DeviceIndex>, draft: &mut Draft) {
+        if self.state.node(LOCAL).is_some_and(|node| node.outside != devices) {
+            let body = OutsideHeldV1 { node: LOCAL, devices: devices.into_iter().collect() };
+            self.record(Event::OutsideHeld(body), Origin::SERVER, draft);
         }
     }
 

@@ -197,6 +197,11 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
             ),
             Some("wait for the team's other jobs, or have an administrator raise its quota"),
         ),
+        Reason::HeldOutside { gpus } => (
+            "outside",
+            format!("processes that were not started here hold {}", Resource::Gpus.say(*gpus)),
+            Some("see who they are: fourplane inventory; it starts once they are gone"),
+        ),
         Reason::NodesDrained(_) => (
             "drained",
             "it would fit on a node that takes no new work".to_owned(),
@@ -272,6 +277,7 @@ fn node_row(state: &State, id: NodeId, node: &control::Node) -> NodeRow {
             simulated: device.simulated,
             holder: held.map(|(holder, ..)| holder),
             leaked,
+            outside: node.outside.contains(&DeviceIndex(index)),
         }
     });
     let devices = devices.collect();

@@ -49,6 +49,11 @@ struct Inner {
 }
 
 impl FakeNode {
+    /// Processes that were not started here hold these devices.
+    pub(crate) fn outside(&self, devices: &[u16]) {
+        (self.tell)(NodeEvent::Outside(devices.iter().copied().map(units::DeviceIndex).collect()));
+    }
+
     fn report(&self, inner: &mut Inner, body: ReportBody) {
         inner.reports += 1;
         (self.tell)(NodeEvent::Report(NodeReport { number: inner.reports, body }));

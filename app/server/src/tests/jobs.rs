@@ -327,6 +327,25 @@ async fn a_wait_for_devices_names_their_holder() {
 }
 
 #[tokio::test]
+async fn what_others_hold_is_shown_and_given_to_nobody() {
+    let server = start(false).await;
+    server.node.outside(&[1]);
+    let ann = server.user(ANN);
+    let id = ann.submit(json!({"gpus": 2})).await;
+    let why = ann.get(&format!("/api/v1/jobs/{id}/why")).await.json()["why"].take();
+    assert_eq!(
+        (&why["code"], &why["text"]),
+        (&json!("outside"), &json!("processes that were not started here hold 1 GPU"))
+    );
+    let nodes = ann.get("/api/v1/nodes").await.json();
+    assert_eq!([0, 1].map(|at| nodes[0]["devices"][at]["outside"].clone()), [json!(false), json!(true)]);
+    server.node.outside(&[]);
+    let nodes = ann.get("/api/v1/nodes").await.json();
+    assert_eq!(nodes[0]["devices"][1]["holder"]["job"], id);
+    assert_eq!(nodes[0]["devices"][1]["outside"], false);
+}
+
+#[tokio::test]
 async fn what_runs_on_simulated_gpus_is_tainted() {
     for rehearsal in [true, false] {
         let config = Config { rehearsal, ..Config::default() };

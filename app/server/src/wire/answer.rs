@@ -312,6 +312,9 @@ pub struct Device {
     pub holder: Option<Holder>,
     /// Whether its holder is gone and it cannot be freed.
     pub leaked: bool,
+    /// Whether processes hold it that were not started here: no job gets it meanwhile.
+    #[serde(default)]
+    pub outside: bool,
 }
 
 /// What devices and cores did in a window.

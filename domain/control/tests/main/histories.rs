@@ -25,6 +25,7 @@ pub(crate) enum Step {
     Leak(usize),
     Health(usize, bool),
     Drain(u32, bool),
+    Outside(u32, Vec<u16>),
     Quota(u32, Sharing),
     Preemption(PreemptionSetV1),
     Preemptible(usize, bool),
@@ -100,6 +101,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => which().prop_map(Step::Leak),
         1 => (which(), prop::bool::weighted(0.7)).prop_map(|(at, healthy)| Step::Health(at, healthy)),
         1 => (0_u32..2, any::<bool>()).prop_map(|(node, up)| Step::Drain(node, up)),
+        2 => (0_u32..2, prop::sample::subsequence(vec![0, 1, 2], 0..3)).prop_map(|(node, held)| Step::Outside(node, held)),
         2 => (0_u32..2, sharing()).prop_map(|(team, sharing)| Step::Quota(team, sharing)),
         1 => preemption().prop_map(Step::Preemption),
         2 => (which(), prop::bool::weighted(0.8)).prop_map(|(at, preemptible)| Step::Preemptible(at, preemptible)),
@@ -184,6 +186,7 @@ pub(crate) fn happen(world: &mut World, step: Step) {
                 reason,
             }));
         }
+        Step::Outside(node, devices) => world.outside(node, &devices),
         Step::Quota(team, (quota, borrow, lend)) => world.team_sharing(team, quota, borrow, lend),
         Step::Preemption(body) => world.event(Event::PreemptionSet(body)),
         Step::Preemptible(at, preemptible) => {
@@ -244,6 +247,7 @@ fn check_liveness(mut world: World) {
     }
     for node in 0..2 {
         world.drain(node, true);
+        world.outside(node, &[]);
     }
     for job in open_jobs(&world.state) {
         let row = world.state.job(job).expect("no day goes by");

@@ -64,6 +64,7 @@ pub(crate) fn check_start(before: &State, after: &State, start: &StartedV1) {
         assert!(node.schedulable, "a drained node gets new work");
         for device in &task.devices {
             assert!(!before.is_device_held(task.node, *device), "a fenced device is touched");
+            assert!(!node.outside.contains(device), "a device that others hold is given");
             let device = &node.devices[usize::from(device.0)];
             let model = device.model.parse().ok();
             let suits = job.request.gpu_model.is_none_or(|asked| Some(asked) == model);

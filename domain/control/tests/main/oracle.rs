@@ -157,7 +157,7 @@ fn room(state: &State, gone: &BTreeSet<AttemptId>) -> Room {
             if models.iter().all(|(known, _)| *known != model) {
                 models.push((model, 0));
             }
-            if !held_devices.contains(&device) {
+            if !held_devices.contains(&device) && !node.outside.contains(&device) {
                 models.iter_mut().find(|(known, _)| *known == model).expect("it was put there").1 += 1;
             }
         }
@@ -439,8 +439,11 @@ fn started(state: &State, id: JobId, member: MemberId, request: &JobRequest, nod
         let first_of = |device: &DeviceIndex| {
             row.devices.iter().position(|other| other.model == row.devices[usize::from(device.0)].model)
         };
-        let mut free: Vec<_> =
-            devices(row).filter(|device| suits(device) && !taken.contains(&(node, *device))).collect();
+        let mut free: Vec<_> = devices(row)
+            .filter(|device| {
+                suits(device) && !taken.contains(&(node, *device)) && !row.outside.contains(device)
+            })
+            .collect();
         free.sort_by_key(|device| (first_of(device), *device));
         let devices: Vec<_> = free.into_iter().take(usize::from(request.per_task.gpus)).collect();
         taken.extend(devices.iter().map(|device| (node, *device)));

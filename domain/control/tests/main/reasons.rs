@@ -131,6 +131,23 @@ fn a_drained_node_is_named() {
 }
 
 #[test]
+fn what_others_hold_is_given_to_nobody_until_they_let_go() {
+    let mut world = World::with_node(8, 3);
+    let holder = world.submit(job().gpus(1));
+    world.outside(0, &[0, 1]);
+    let (all, rest) = (world.submit(job().gpus(3)), world.submit(job().gpus(1)));
+    world.assert_running(&[all, rest], &[rest]);
+    assert_eq!(world.devices(rest), [2]);
+    assert_eq!(world.why(all), Why::HeldOutside { gpus: 2 });
+    world.succeeds(holder);
+    world.succeeds(rest);
+    world.assert_running(&[all], &[]);
+    world.outside(0, &[]);
+    world.settle();
+    world.assert_running(&[all], &[all]);
+}
+
+#[test]
 fn a_cancelled_job_is_ending_until_the_decision() {
     let mut world = World::with_node(1, 0);
     world.submit(job());

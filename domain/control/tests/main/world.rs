@@ -3,14 +3,14 @@
 use control::{Misfit, Obligation, Policy, State, Why, decide, why};
 use facts::event::{
     CancelRequestedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1, LimitsV1, NodeDeclaredV1,
-    NodeSchedulableV1, PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV2, TaskEndedV1,
-    TaskFreedV1, TaskRunningV1, TeamSetV2,
+    NodeSchedulableV1, OutsideHeldV1, PrioritySetV1, ReleasedV1, StartedV1, StopReason, SubmittedV2,
+    TaskEndedV1, TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, Hash32, IndexSet, JobKind, JobRequest, Outcome,
     Resources, RetryPolicy, Source, StopPolicy, TaskExit,
 };
-use units::{AttemptId, Bytes, Cores, JobId, Nanos, NodeId, Rank, SubjectId, TeamId, Timestamp};
+use units::{AttemptId, Bytes, Cores, DeviceIndex, JobId, Nanos, NodeId, Rank, SubjectId, TeamId, Timestamp};
 
 pub(crate) const MINUTE: u64 = 60;
 
@@ -188,6 +188,12 @@ impl World {
     pub(crate) fn pass(&mut self, secs: u64) {
         self.now = self.now + Nanos::from_secs(secs);
         self.settle();
+    }
+
+    /// Processes that were not started here hold these devices.
+    pub(crate) fn outside(&mut self, node: u32, devices: &[u16]) {
+        let devices = devices.iter().copied().map(DeviceIndex).collect();
+        self.event(Event::OutsideHeld(OutsideHeldV1 { node: NodeId(node), devices }));
     }
 
     /// Submits, and lets decisions follow.

@@ -8,8 +8,8 @@ use facts::applied::{
 };
 use facts::event::{
     AttemptClosedV1, CancelRequestedV1, ClockSteppedV1, DeviceV1, HealthChangedV1, HeldV1, HoldLeakedV1,
-    LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, PartV1, PassCutV1, PlacementV1,
-    PreemptibleSetV1, PreemptionSetV1, PrioritySetV1, ReceiptV1, Reclaim, ReleasedV1, RightV1,
+    LimitsV1, MembersEndedV1, Next, NodeDeclaredV1, NodeSchedulableV1, OutsideHeldV1, PartV1, PassCutV1,
+    PlacementV1, PreemptibleSetV1, PreemptionSetV1, PrioritySetV1, ReceiptV1, Reclaim, ReleasedV1, RightV1,
     SegmentSealedV1, ServerStartedV1, StartedV1, StopOrderedV2, StopReason, SubmittedV2, TaskEndedV1,
     TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
@@ -291,6 +291,13 @@ fn events() -> Vec<(&'static str, Event)> {
         ("delivery-set", Event::DeliverySet(delivery.clone())),
         ("applied-notification", applied(ResourceV1::Notification(notification(Channel::Command)))),
         ("applied-delivery", applied(ResourceV1::Delivery(delivery))),
+        (
+            "outside-held",
+            Event::OutsideHeld(OutsideHeldV1 {
+                node: NodeId(0),
+                devices: vec![DeviceIndex(0), DeviceIndex(5)],
+            }),
+        ),
     ]
 }
 
