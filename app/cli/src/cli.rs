@@ -241,11 +241,17 @@ pub(crate) struct JobsArgs {
     #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
     pub(crate) sort: Option<String>,
     /// No header line
-    #[arg(long)]
+    #[arg(long, short = 'n', aliases = ["noheader", "noheaders"])]
     pub(crate) no_headers: bool,
-    /// wide, json, csv, name, or fields such as id,name,state
+    /// wide, json, yaml, csv, name, or fields such as id,name,state
     #[arg(short, long, value_name = "FORM")]
     pub(crate) output: Option<String>,
+    /// As sacct -P writes it: fields of sacct, with | between them
+    #[arg(short = 'P', long = "parsable2", conflicts_with_all = ["output", "json"])]
+    pub(crate) parsable: bool,
+    /// Fields of sacct, such as JobID,State,Elapsed,AllocTRES,ExitCode
+    #[arg(long, value_name = "FIELDS", conflicts_with_all = ["output", "json"])]
+    pub(crate) format: Option<String>,
     /// At most so many
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     pub(crate) limit: usize,

@@ -12,7 +12,7 @@ use crate::when;
 
 /// A job, its attempts, and why it stands where it does.
 pub(crate) fn text(detail: &JobDetail) -> String {
-    let zone = TimeZone::system();
+    let zone = when::zone();
     let mut lines = facts(&detail.job, &zone);
     lines.extend(service(detail, &zone));
     if let Some(why) = &detail.why {

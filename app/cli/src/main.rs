@@ -14,6 +14,7 @@ mod offer;
 mod output;
 mod outside;
 mod run_args;
+mod sacct;
 mod sbatch;
 mod submission;
 mod values;
@@ -53,15 +54,22 @@ fn main() -> ExitCode {
 
 /// Help and the version are no mistakes; clap's own code for those is 2.
 fn refuse(error: &clap::Error, args: &[OsString]) -> u8 {
+    let printer = Printer::new(false);
     let words: Vec<String> = args.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let known = if error.kind() == ErrorKind::InvalidSubcommand { habits::instead_of(&words) } else { None };
     if let Some(ours) = known {
         let failure = Failure::usage(format!("'{}' is not a command of fourplane", words.join(" ")));
-        Printer::new(false).failure(&failure.hint(format!("type: {ours}")));
+        printer.failure(&failure.hint(format!("type: {ours}")));
         return USAGE;
     }
-    drop(error.print());
-    if error.use_stderr() { USAGE } else { 0 }
+    let text = error.render();
+    if error.use_stderr() {
+        printer.usage(&text);
+        USAGE
+    } else {
+        printer.help(&text);
+        0
+    }
 }
 
 fn answer(mut cli: Cli, args: Vec<OsString>) -> u8 {

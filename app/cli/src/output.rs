@@ -3,7 +3,9 @@
 
 use std::io::{IsTerminal, Write};
 
+use clap::builder::StyledStr;
 use serde::Serialize;
+use serde_json::Value;
 
 use spec::Colour;
 
@@ -85,6 +87,21 @@ impl Printer {
         if coloured { Colour::Ansi } else { Colour::Plain }
     }
 
+    /// Writes help at once, coloured for a terminal.
+    pub(crate) fn help(self, text: &StyledStr) {
+        let text = match self.data_colour() {
+            Colour::Ansi => text.ansi().to_string(),
+            Colour::Plain => text.to_string(),
+        };
+        self.data(text.as_bytes());
+    }
+
+    /// The same for what was typed wrongly.
+    pub(crate) fn usage(self, text: &StyledStr) {
+        let text = if self.colour { text.ansi().to_string() } else { text.to_string() };
+        write_all(&mut std::io::stderr().lock(), text.as_bytes());
+    }
+
     fn paint(self, code: &str, word: &str) -> String {
         if self.colour { format!("\x1b[1;{code}m{word}\x1b[0m") } else { word.to_owned() }
     }
@@ -124,6 +141,50 @@ pub(crate) fn csv(cells: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(",")
 }
 
+/// A YAML document; texts are quoted as in JSON, which YAML reads alike.
+pub(crate) fn yaml(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    yaml_lines(&value).into_iter().map(|line| line + "\n").collect()
+}
+
+fn yaml_lines(value: &Value) -> Vec<String> {
+    let holds = |value: &Value| match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(fields) if holds(value) => {
+            let field = |(name, value): (&String, &Value)| {
+                let name = yaml_key(name);
+                if !holds(value) {
+                    return vec![format!("{name}: {value}")];
+                }
+                let below = yaml_lines(value).into_iter().map(|line| format!("  {line}"));
+                std::iter::once(format!("{name}:")).chain(below).collect()
+            };
+            fields.iter().flat_map(field).collect()
+        }
+        Value::Array(items) if holds(value) => {
+            let item = |item: &Value| {
+                let lines = yaml_lines(item).into_iter().enumerate();
+                lines
+                    .map(|(at, line)| format!("{} {line}", if at == 0 { "-" } else { " " }))
+                    .collect::<Vec<_>>()
+            };
+            items.iter().flat_map(item).collect()
+        }
+        _ => vec![value.to_string()],
+    }
+}
+
+/// Words that older YAML takes for true, false or nothing are quoted too.
+fn yaml_key(name: &str) -> String {
+    let is_word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let is_value = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", ""].contains(&name);
+    if is_word && !is_value { name.to_owned() } else { Value::from(name).to_string() }
+}
+
 /// Other users' words made safe for a terminal: control characters are shown, not obeyed.
 pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -147,6 +208,32 @@ mod tests {
     #[test]
     fn a_hostile_name_cannot_drive_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb"), "a\\u{1b}[2Jb");
+    }
+
+    #[test]
+    fn yaml_is_read_back_as_the_same() {
+        let value = serde_json::json!([
+            {"id": 1, "name": "a: b # c", "on": ["failure"], "labels": {}, "why": null, "tasks": [[1, 2], []]},
+            {"id": 2, "labels": {"Team X": "y\n"}}
+        ]);
+        assert_eq!(
+            yaml(&value),
+            r#"- id: 1
+  labels: {}
+  name: "a: b # c"
+  "on":
+    - "failure"
+  tasks:
+    - - 1
+      - 2
+    - []
+  why: null
+- id: 2
+  labels:
+    "Team X": "y\n"
+"#
+        );
+        assert_eq!(yaml(&serde_json::json!([])), "[]\n");
     }
 
     #[test]

@@ -328,7 +328,7 @@ pub(crate) fn moment(text: &str) -> Result<jiff::Timestamp, String> {
         return Ok(instant);
     }
     let local: jiff::civil::DateTime = text.parse().map_err(|_| wrong())?;
-    local.to_zoned_datetime(jiff::tz::TimeZone::system()).map(|zoned| zoned.timestamp()).map_err(|_| wrong())
+    local.to_zoned_datetime(crate::when::zone()).map(|zoned| zoned.timestamp()).map_err(|_| wrong())
 }
 
 #[cfg(test)]

@@ -3,6 +3,20 @@
 use jiff::tz::TimeZone;
 use server::wire::Time;
 
+/// The zone of this machine, or of `TZ`. Where the machine's own is a link into the zone database, as
+/// nearly everywhere, that one file is read: a search of the database reads all of its folders.
+pub(crate) fn zone() -> TimeZone {
+    let own = std::env::var_os("TZ").is_none().then(of_machine).flatten();
+    own.unwrap_or_else(TimeZone::system)
+}
+
+fn of_machine() -> Option<TimeZone> {
+    const FILE: &str = "/etc/localtime";
+    let link = std::fs::read_link(FILE).ok()?;
+    let (_, name) = link.to_str()?.split_once("zoneinfo/")?;
+    TimeZone::tzif(name, &std::fs::read(FILE).ok()?).ok()
+}
+
 /// An instant as `2026-11-30 14:05:09` in `zone`.
 pub(crate) fn local(time: Time, zone: &TimeZone) -> String {
     zoned(time, zone).map_or_else(|| "-".to_owned(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S").to_string())
@@ -21,6 +35,14 @@ fn zoned(time: Time, zone: &TimeZone) -> Option<jiff::ZonedDateTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_machines_zone_is_what_a_search_finds() {
+        let Some(own) = of_machine() else { return };
+        let now = jiff::Timestamp::now();
+        let shown = |zone: TimeZone| now.to_zoned_datetime(zone).to_string();
+        assert_eq!(shown(own), shown(TimeZone::system()));
+    }
 
     #[test]
     fn instants_are_shown_in_the_zone_of_the_header() {

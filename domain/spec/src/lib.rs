@@ -21,6 +21,7 @@ mod tree;
 pub use explain::{Explanation, NoSuchField, explain};
 pub use finding::{Code, Finding, Severity};
 pub use model::Cluster;
+pub use nearest::nearest;
 pub use render::Colour;
 pub use scalar::{Count, Date, FailureBasis, FailureRate, Label, Name, Nodes, Ratio};
 pub use schema::json_schema;

@@ -1,7 +1,7 @@
 //! "Did you mean": the nearest word by edit distance.
 
 /// The candidate with the fewest edits to `word`, if they are few for its length.
-pub(crate) fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     if word.len() > 64 {
         return None;
     }

@@ -88,7 +88,7 @@ fn explained(told: &Explanation) -> String {
         1 => "1 job is ahead of it\n".to_owned(),
         ahead => format!("{ahead} jobs are ahead of it\n"),
     }));
-    let zone = jiff::tz::TimeZone::system();
+    let zone = when::zone();
     let local = |at| format!("{} {}", when::local(at, &zone), when::zone_name(&zone));
     let expected = match (start.at, start.after) {
         (Some(at), _) => {
@@ -113,7 +113,7 @@ fn explained(told: &Explanation) -> String {
 
 /// A reason in words: what, who holds it, what would help.
 pub(crate) fn reason(why: &Why) -> String {
-    let zone = jiff::tz::TimeZone::system();
+    let zone = when::zone();
     let latest =
         |until| format!("at the latest until {} {}", when::local(until, &zone), when::zone_name(&zone));
     let holder = |holder: &Holder| {

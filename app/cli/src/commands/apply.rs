@@ -41,7 +41,7 @@ pub(crate) async fn apply(common: &Common, printer: Printer, args: &ApplyArgs) -
     let plan: Plan = client.post("/plan", &Specification { spec: spec.clone() }).await?;
     let idle = plan.steps.is_empty() && plan.replaces.is_none();
     if !printer.is_json() {
-        printer.data(shown(&plan, printer.data_colour(), &TimeZone::system()).as_bytes());
+        printer.data(shown(&plan, printer.data_colour(), &when::zone()).as_bytes());
     }
     if args.dry_run || idle {
         let report = Report { plan: &plan, done: None, rollback: None };
@@ -131,7 +131,7 @@ pub(crate) async fn drift(common: &Common, printer: Printer) -> Result<u8, Failu
     if printer.is_json() {
         printer.json(&drift);
     } else {
-        printer.data(drifted(&drift, printer.data_colour(), &TimeZone::system()).as_bytes());
+        printer.data(drifted(&drift, printer.data_colour(), &when::zone()).as_bytes());
     }
     Ok(if drift.drifted.is_empty() { 0 } else { DIFFERS })
 }

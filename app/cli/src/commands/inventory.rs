@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use facts::inventory::{Disk, Gpu, Inventory, Nic, RdmaKind, RdmaPort, Seen, Software};
-use jiff::tz::TimeZone;
 use machine::{Look, NvmlProbe};
 use server::wire::Time;
 use units::Bytes;
@@ -225,7 +224,7 @@ fn filesystems(found: &Inventory) -> Vec<Vec<String>> {
 const OUTSIDE: [&str; 6] = ["PID", "UID", "GPU", "SINCE", "MEMORY", "COMMAND"];
 
 fn outside(found: &Inventory) -> Vec<Vec<String>> {
-    let zone = TimeZone::system();
+    let zone = when::zone();
     let row = |held: &facts::inventory::OutsideUse| {
         vec![
             held.pid.to_string(),

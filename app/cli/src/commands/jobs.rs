@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
 use server::wire::{Job, JobDetail, JobList};
 
 use crate::cli::{Common, JobsArgs};
 use crate::client::{Client, escape};
 use crate::failure::Failure;
 use crate::fields::{self, Field};
-use crate::output::{Printer, csv, table};
-use crate::{detail, when};
+use crate::output::{Printer, csv, table, yaml};
+use crate::{detail, sacct, when};
 
 use super::actions::whole;
 
@@ -24,8 +23,11 @@ const WATCH: Duration = Duration::from_secs(1);
 enum Form {
     Table(Vec<Field>),
     Json,
+    Yaml,
     Csv(Vec<Field>),
     Name,
+    /// Fields of sacct; with bars between them, or lined up.
+    Sacct(Vec<sacct::Field>, bool),
 }
 
 /// Lists jobs, or shows some in full.
@@ -57,8 +59,13 @@ async fn show(client: &mut Client, printer: Printer, args: &JobsArgs) -> Result<
         whole(id, "jobs")?;
         details.push(client.get(&format!("/jobs/{}", id.job)).await?);
     }
-    if printer.is_json() || args.output.as_deref() == Some("json") {
+    if args.parsable || args.format.is_some() {
+        let jobs: Vec<Job> = details.into_iter().map(|detail| detail.job).collect();
+        printer.data(written(&form(args, printer)?, &jobs, !args.no_headers).as_bytes());
+    } else if printer.is_json() || args.output.as_deref() == Some("json") {
         printer.json(&details);
+    } else if args.output.as_deref() == Some("yaml") {
+        printer.data(yaml(&details).as_bytes());
     } else {
         let texts: Vec<String> = details.iter().map(detail::text).collect();
         printer.data(texts.join("\n").as_bytes());
@@ -69,16 +76,24 @@ async fn show(client: &mut Client, printer: Printer, args: &JobsArgs) -> Result<
 fn form(args: &JobsArgs, printer: Printer) -> Result<Form, Failure> {
     let named = |names: &str| {
         let unknown = |name: &str| {
-            Failure::usage(format!("there is no field '{name}'"))
-                .hint(format!("the fields are {}; the forms wide, json, csv and name", fields::names()))
+            let all = fields::names();
+            let near = spec::nearest(name, all.split(", ")).map(|near| format!("did you mean {near}?"));
+            let failure = Failure::usage(format!("there is no field '{name}'"));
+            let list = format!("the fields are {all}; the forms wide, json, yaml, csv and name");
+            near.into_iter().fold(failure, Failure::hint).hint(list)
         };
         names.split(',').map(|name| fields::find(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()
     };
+    if args.parsable || args.format.is_some() {
+        let fields = sacct::fields(args.format.as_deref().unwrap_or(sacct::USUAL))?;
+        return Ok(Form::Sacct(fields, args.parsable));
+    }
     Ok(match args.output.as_deref() {
         _ if printer.is_json() => Form::Json,
         None => Form::Table(named(fields::USUAL)?),
         Some("wide") => Form::Table(named(fields::WIDE)?),
         Some("json") => Form::Json,
+        Some("yaml") => Form::Yaml,
         Some("csv") => Form::Csv(named(fields::WIDE)?),
         Some("name") => Form::Name,
         Some(names) => Form::Table(named(names)?),
@@ -135,7 +150,7 @@ fn sort(jobs: &mut [Job], by: Option<&str>) -> Result<(), Failure> {
 }
 
 fn written(form: &Form, jobs: &[Job], with_header: bool) -> String {
-    let zone = TimeZone::system();
+    let zone = when::zone();
     let zone_name = when::zone_name(&zone);
     let rows = |fields: &[Field]| -> Vec<Vec<String>> {
         jobs.iter().map(|job| fields.iter().map(|field| (field.show)(job, &zone)).collect()).collect()
@@ -143,6 +158,17 @@ fn written(form: &Form, jobs: &[Job], with_header: bool) -> String {
     let lines = |lines: Vec<String>| lines.into_iter().map(|line| line + "\n").collect::<String>();
     match form {
         Form::Json => serde_json::to_string(jobs).unwrap_or_default() + "\n",
+        Form::Yaml => yaml(&jobs),
+        Form::Sacct(fields, bars) => {
+            let header: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+            let row = |job: &Job| fields.iter().map(|(_, show)| show(job, &zone)).collect::<Vec<_>>();
+            let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+            if !bars {
+                return table(&header, &rows, with_header);
+            }
+            let head = with_header.then(|| header.join("|"));
+            lines(head.into_iter().chain(rows.iter().map(|row| row.join("|"))).collect())
+        }
         Form::Name => lines(jobs.iter().map(|job| job.id.to_string()).collect()),
         Form::Table(fields) => {
             let header: Vec<String> = fields.iter().map(|field| field.header(&zone_name)).collect();

@@ -1,6 +1,5 @@
 //! `report`: what capacity was used for.
 
-use jiff::tz::TimeZone;
 use server::wire::{Spent, Usage};
 use units::Nanos;
 
@@ -22,7 +21,7 @@ pub(crate) async fn usage(
         printer.json(&usage);
         return Ok(0);
     }
-    let zone = TimeZone::system();
+    let zone = when::zone();
     let [from, until] = [usage.since, usage.until].map(|time| when::local(time, &zone));
     printer.line(&format!("from {from} to {until} {}", when::zone_name(&zone)));
     let rehearsed = if usage.simulated { "GPU (simulated)" } else { "GPU" };

@@ -15,7 +15,7 @@ pub(crate) async fn login(common: &Common, printer: Printer) -> Result<u8, Failu
         printer.json(&link);
         return Ok(0);
     }
-    let zone = jiff::tz::TimeZone::system();
+    let zone = when::zone();
     printer.line(link.url.as_ref().unwrap_or(&link.path));
     printer.say(&format!(
         "works once, until {} {}",
@@ -59,7 +59,7 @@ pub(crate) async fn token(common: &Common, printer: Printer, command: &TokenComm
 }
 
 fn listed(tokens: &[Token]) -> String {
-    let zone = jiff::tz::TimeZone::system();
+    let zone = when::zone();
     let expires = format!("EXPIRES ({})", when::zone_name(&zone));
     let row = |token: &Token| {
         let role = if token.role == Role::Admin { "admin" } else { "user" };

@@ -9,6 +9,7 @@ mod drill;
 mod first;
 mod gpus;
 mod inventory;
+mod lists;
 mod network;
 mod page;
 mod readme;
