@@ -8,6 +8,8 @@ mod command;
 mod mail;
 mod message;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod webhook;
 
 use std::path::PathBuf;

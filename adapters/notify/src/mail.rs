@@ -127,3 +127,7 @@ fn base64(bytes: &[u8]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[path = "mail_tests.rs"]
+mod tests;

@@ -156,3 +156,7 @@ fn judge(line: &str) -> Result<String, Setback> {
         None => Err(later("did not answer in HTTP/1")),
     }
 }
+
+#[cfg(test)]
+#[path = "webhook_tests.rs"]
+mod tests;

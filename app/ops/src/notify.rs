@@ -16,8 +16,11 @@ use units::{JobId, Nanos, SubjectId, Timestamp};
 
 use crate::handle::Message;
 
-/// Deliveries under way at a time, of all and to one target: a slow receiver holds up itself only.
-const AT_ONCE: (usize, usize) = (16, 2);
+/// Deliveries under way at a time.
+const AT_ONCE: usize = 16;
+/// Of those, of one owner's jobs, and to one target: a slow receiver holds up itself only.
+const OF_OWNER: usize = 4;
+const TO_TARGET: usize = 2;
 /// Tries before a delivery is given up.
 pub const TRIES: u32 = 14;
 /// The wait after the first try; it doubles each time.
@@ -162,15 +165,6 @@ pub trait Courier: Send + Sync {
     fn deliver(&self, parcel: &Parcel) -> Result<String, Setback>;
 }
 
-/// Nobody is told anything: for tests of other things.
-pub struct NoCourier;
-
-impl Courier for NoCourier {
-    fn deliver(&self, _: &Parcel) -> Result<String, Setback> {
-        Err(Setback { reason: "this server tells nobody".to_owned(), is_final: true })
-    }
-}
-
 /// What a try led to.
 #[derive(Clone, Debug)]
 pub struct Tried {
@@ -223,7 +217,7 @@ struct Desk {
     held: BTreeSet<u64>,
     due: BTreeMap<(Instant, u64), Parcel>,
     /// Tries under way.
-    busy: BTreeMap<u64, Target>,
+    busy: BTreeMap<u64, Arc<Delivery>>,
 }
 
 impl Desk {
@@ -264,15 +258,20 @@ impl Desk {
 
     /// The first delivery that is due and whose target is not as busy as may be.
     fn next(&self, now: Instant) -> Option<(Instant, u64)> {
-        let (of_all, of_target) = AT_ONCE;
-        let free = |target: &Target| self.busy.values().filter(|busy| *busy == target).count() < of_target;
+        if self.busy.len() >= AT_ONCE {
+            return None;
+        }
+        let count = |same: &dyn Fn(&Delivery) -> bool| self.busy.values().filter(|busy| same(busy)).count();
+        let is_free = |one: &Delivery| {
+            count(&|busy| busy.target == one.target) < TO_TARGET
+                && count(&|busy| busy.owner == one.owner) < OF_OWNER
+        };
         let mut due = self.due.iter().take_while(|((at, _), _)| *at <= now);
-        let found = due.find(|(_, parcel)| free(&parcel.delivery.target)).map(|(key, _)| *key);
-        found.filter(|_| self.busy.len() < of_all)
+        due.find(|(_, parcel)| is_free(&parcel.delivery)).map(|(key, _)| *key)
     }
 
     fn begin(&mut self, id: u64, parcel: Parcel) {
-        self.busy.insert(id, parcel.delivery.target.clone());
+        self.busy.insert(id, Arc::clone(&parcel.delivery));
         let (courier, reports, done) = (Arc::clone(&self.courier), self.reports.clone(), self.done.clone());
         let body = move || {
             let outcome = courier.deliver(&parcel);
@@ -286,5 +285,103 @@ impl Desk {
             drop(self.done.send(Work::Done(id)));
             drop(self.reports.send(Message::Tried(Tried { id, outcome })));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use units::Nanos;
+
+    use super::*;
+
+    fn delivery(id: u64, owner: u64, to: &str) -> Delivery {
+        let notice = Notice {
+            occasion: Occasion::Failed,
+            at: Timestamp(0),
+            job: JobId(id),
+            name: "job".to_owned(),
+            team: "default".to_owned(),
+            submitted: Timestamp(0),
+            outcome: None,
+            detail: String::new(),
+            simulated: false,
+        };
+        Delivery {
+            id,
+            notice,
+            owner: SubjectId(owner),
+            asked_by: None,
+            target: Target { channel: Channel::Webhook, to: to.to_owned() },
+            rights: None,
+            progress: Progress::Waiting,
+            tries: 0,
+            tried: None,
+            said: String::new(),
+        }
+    }
+
+    fn parcel(id: u64, owner: u64, to: &str) -> Parcel {
+        Parcel { delivery: Arc::new(delivery(id, owner, to)), settings: Arc::default() }
+    }
+
+    #[test]
+    fn tries_are_bounded_and_each_waits_longer() {
+        let setback = |is_final| Err(Setback { reason: "no".to_owned(), is_final });
+        let (mut one, mut waited) = (delivery(1, 1, "a"), Nanos(0));
+        while one.progress == Progress::Waiting {
+            waited = waited + one.pause();
+            one = one.after(&setback(false), Timestamp(1));
+        }
+        assert_eq!((one.progress, one.tries), (Progress::GaveUp, TRIES));
+        // 1 + 2 + 4 + … + 2048 s, then an hour.
+        assert_eq!(waited, Nanos::from_secs(4_095 + 3_600));
+        let check =
+            |outcome, expect| assert_eq!(delivery(1, 1, "a").after(&outcome, Timestamp(1)).progress, expect);
+        check(setback(true), Progress::GaveUp);
+        check(setback(false), Progress::Waiting);
+        check(Ok("200".to_owned()), Progress::Delivered);
+    }
+
+    /// Hangs on targets called `slow` until it is let go.
+    struct Hanging(Mutex<Receiver<()>>);
+
+    impl Courier for Hanging {
+        fn deliver(&self, parcel: &Parcel) -> Result<String, Setback> {
+            if parcel.delivery.target.to.starts_with("slow") {
+                drop(self.0.lock().map(|gate| gate.recv()));
+            }
+            Ok("told".to_owned())
+        }
+    }
+
+    #[test]
+    fn a_slow_receiver_holds_up_itself_only() {
+        let (open, gate) = channel();
+        let (reports, reported) = channel();
+        let notifier = Notifier::start(Arc::new(Hanging(Mutex::new(gate))), reports).unwrap();
+        notifier.take((1..40).map(|id| parcel(id, 1, &format!("slow {id}"))));
+        notifier.take([parcel(40, 2, "quick")]);
+        let next = || match reported.recv_timeout(Duration::from_secs(20)) {
+            Ok(Message::Tried(tried)) => tried.id,
+            _ => panic!("nothing was tried"),
+        };
+        assert_eq!(next(), 40);
+        drop(open);
+        let mut others: Vec<u64> = (1..40).map(|_| next()).collect();
+        others.sort_unstable();
+        assert_eq!(others, (1..40).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_at_hand_is_not_taken_twice() {
+        let (open, gate) = channel();
+        let (reports, reported) = channel();
+        let notifier = Notifier::start(Arc::new(Hanging(Mutex::new(gate))), reports).unwrap();
+        notifier.take([parcel(1, 1, "slow"), parcel(1, 1, "slow")]);
+        drop(open);
+        assert!(matches!(reported.recv_timeout(Duration::from_secs(20)), Ok(Message::Tried(_))));
+        assert!(reported.recv_timeout(Duration::from_millis(100)).is_err());
     }
 }

@@ -11,6 +11,7 @@ mod gpus;
 mod inventory;
 mod lists;
 mod network;
+mod notify;
 mod page;
 mod readme;
 mod sbatch;

@@ -7,7 +7,8 @@ use control::State;
 use cost::{Meter, Occupancy, Unit, balance};
 use facts::{Envelope, Event, Hash32, TaskExit, decode};
 use ops::core::Core;
-use ops::ports::{Head, LogStore, TaskId};
+use ops::notify::Delivery;
+use ops::ports::{Head, LogStore, SideTable, TaskId};
 use store::ModelLog;
 use units::{AttemptId, JobId, Rank, Seq, Timestamp};
 
@@ -33,6 +34,21 @@ pub(crate) fn history(store: &ModelLog) -> Vec<Envelope> {
     events
 }
 
+/// Of each job whose end its owner wants to know there is one delivery, however often the server
+/// died; and nobody waits for news of a job that is over.
+fn each_end_is_told_once(log: &[Envelope], core: &Core<ModelLog>) {
+    let rows = core.store().side(SideTable::Delivery).expect("the table is readable");
+    let deliveries = rows.iter().map(|(_, row)| postcard::from_bytes::<Delivery>(row).expect("a delivery"));
+    let mut told: Vec<JobId> = deliveries.map(|one| one.notice.job).collect();
+    told.sort_unstable();
+    let submitted = log.iter().filter_map(|envelope| match &envelope.event {
+        Event::Submitted(body) => Some(body.job),
+        _ => None,
+    });
+    assert_eq!(told, submitted.collect::<Vec<_>>());
+    assert_eq!(core.store().side(SideTable::Watch).expect("the table is readable"), []);
+}
+
 /// Whatever was acknowledged is there.
 pub(crate) fn promises_kept(core: &Core<ModelLog>, promises: &Promises) {
     assert!(core.head().seq >= promises.head.seq, "an acknowledged tail is lost");
@@ -53,6 +69,7 @@ pub(crate) fn everything(core: &Core<ModelLog>, machine: &Machine, promises: &Pr
     the_unhealthy_are_stopped(&log);
     time_is_conserved(&log, core.now(), machine, clock_faults);
     payloads_are_erased(core);
+    each_end_is_told_once(&log, core);
 }
 
 fn one_job_a_submission(log: &[Envelope], promises: &Promises) {

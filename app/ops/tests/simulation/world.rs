@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use control::Policy;
 use control::identity::{Principal, Role};
 use facts::event::{DeviceV1, LimitsV1, PreemptionSetV1, Reclaim};
+use facts::notify::{Channel, Occasion};
 use facts::{
     ArraySpec, Condition, Dependency, ExitClass, Hash32, IndexSet, JobKind, JobRequest, LaunchSpec,
     Resources, RestartPolicy, RetryPolicy, StopPolicy,
@@ -13,6 +14,7 @@ use facts::{
 use ops::api::{Ack, Call, Command, IdemKey, Refusal, SubmitOptions};
 use ops::core::{Core, Input, NodeFacts, Opening};
 use ops::health::HealthReport;
+use ops::notify::{Setback, Target, Tried, Watch};
 use ops::ports::{ClockReading, Head, NodeReport};
 use store::{ModelLog, Room};
 use units::{Bytes, Cores, JobId, Nanos, NodeId, SubjectId, TeamId};
@@ -42,6 +44,7 @@ pub(crate) struct World {
     wire: Vec<NodeReport>,
     /// What health checks said, on its way to the server.
     health: Vec<HealthReport>,
+    tried: Vec<Tried>,
     /// Calls on their way to the server.
     calls: Vec<Call>,
     waiting: Vec<Waiting>,
@@ -63,6 +66,9 @@ pub(crate) struct Promises {
     /// The newest head that was handed out.
     pub(crate) head: Head,
 }
+
+/// What every job's owner wants to be told.
+pub(crate) const ENDS: [Occasion; 3] = [Occasion::Completed, Occasion::Failed, Occasion::Cancelled];
 
 /// The key that a submission carries, however often it is sent.
 pub(crate) fn key_of(submission: u64) -> Hash32 {
@@ -86,6 +92,7 @@ impl World {
             connected: false,
             wire: Vec::new(),
             health: Vec::new(),
+            tried: Vec::new(),
             calls: Vec::new(),
             waiting: Vec::new(),
             submitted: 0,
@@ -195,6 +202,11 @@ impl World {
         if failed.is_some() {
             self.connected = false;
         }
+        for parcel in turn.parcels {
+            let later = Setback { reason: "later".to_owned(), is_final: false };
+            let outcome = if self.rng.one_in(3) { Err(later) } else { Ok("told".to_owned()) };
+            self.tried.push(Tried { id: parcel.delivery.id, outcome });
+        }
         for command in &turn.commands {
             let reports = self.machine.command(command, self.now, &mut self.rng);
             self.wire.extend(reports);
@@ -214,6 +226,7 @@ impl World {
         }
         inputs.extend(self.calls.drain(..).map(Input::Call));
         inputs.extend(self.health.drain(..).map(Input::Health));
+        inputs.extend(self.tried.drain(..).map(Input::Tried));
         inputs.extend(self.wire.drain(..).map(Input::Report));
         inputs
     }
@@ -360,10 +373,11 @@ impl World {
             stderr: None,
             output_max: None,
         };
+        let target = Target { channel: Channel::Webhook, to: "https://example.org/".to_owned() };
         let options = SubmitOptions {
             preemptible: request.priority == 0,
             preempts: request.priority > 1,
-            ..SubmitOptions::default()
+            watches: vec![Watch { when: ENDS.to_vec(), target }],
         };
         let command =
             Command::Submit { request: Box::new(request.clone()), launch: Box::new(launch), options };

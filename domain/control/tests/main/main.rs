@@ -8,6 +8,7 @@ mod ends;
 mod govern;
 mod histories;
 mod invariants;
+mod news;
 mod oracle;
 mod preempting;
 mod reasons;
