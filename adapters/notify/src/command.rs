@@ -15,7 +15,7 @@ use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid};
 use crate::{later, message, never};
 
 /// Then it and what it started are killed.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// The end of a process that could not become who it should.
@@ -79,14 +79,15 @@ fn within(child: &mut Child, most: Duration) -> std::io::Result<Option<ExitStatu
 fn arguments(rights: &Rights, to: &str) -> Vec<OsString> {
     let groups: Vec<String> = rights.groups.iter().map(ToString::to_string).collect();
     let texts = [
-        "notify-command".to_owned(),
+        "run-as".to_owned(),
         format!("--uid={}", rights.uid),
         format!("--gid={}", rights.gid),
-        format!("--groups={}", groups.join(",")),
         "--cwd".to_owned(),
     ];
     let cwd = OsStr::from_bytes(&rights.cwd).to_owned();
-    texts.into_iter().map(OsString::from).chain([cwd, "--".into(), to.into()]).collect()
+    let texts = texts.into_iter().map(OsString::from).chain([cwd]);
+    let groups = (!groups.is_empty()).then(|| format!("--groups={}", groups.join(",")).into());
+    texts.chain(groups).chain(["--".into(), to.into()]).collect()
 }
 
 /// Whom to become.

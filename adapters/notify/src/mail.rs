@@ -88,12 +88,12 @@ fn letter(delivery: &Delivery, from: &str, to: &MailAddress, host: &str) -> Stri
     let subject = encoded_words(&format!("Fourplane: {}", message::sentence(notice)));
     let text = base64(message::letter(notice).replace('\n', "\r\n").as_bytes());
     let lines = text.as_bytes().chunks(76).map(String::from_utf8_lossy);
-    let text: String = lines.map(|line| format!("{line}\r\n")).collect();
+    let text = lines.collect::<Vec<_>>().join("\r\n");
     let (to, id, at) = (to.as_str(), delivery.id, notice.at.0);
     format!(
         "Date: {date}\r\nFrom: <{from}>\r\nTo: <{to}>\r\nSubject: {subject}\r\n\
          Message-ID: <{id}.{at}@{host}>\r\nAuto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\n\
-         Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n{text}"
+         Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n{text}\r\n"
     )
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
+use facts::Hash32;
 use ops::notify::{Parcel, Setback};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -123,8 +124,8 @@ fn signature(path: &str, body: &str) -> Result<String, Setback> {
 fn sign(key: &[u8], at: u64, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let tag = hmac::sign(&key, format!("{at}.{body}").as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("t={at},v1={hex}")
+    let tag = Hash32(tag.as_ref().try_into().expect("SHA-256 has 32 bytes"));
+    format!("t={at},v1={tag}")
 }
 
 /// Sends, and reads the first line of the answer.

@@ -1,4 +1,5 @@
 //! Webhooks against real listeners that answer, hang, lead elsewhere or change their address.
+#![expect(clippy::unnecessary_wraps, reason = "doubles of a lookup that can fail")]
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};

@@ -144,7 +144,7 @@ pub(crate) enum Command {
     NvmlProbe,
     /// Become a user and run the user's program; started by `up`
     #[command(hide = true)]
-    NotifyCommand {
+    RunAs {
         /// Whom to become
         #[command(flatten)]
         user: UserArgs,

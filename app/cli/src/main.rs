@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             return machine::supervisor_main(machine::SupervisorConfig::new(dir));
         }
         Ok(Cli { command: Command::NvmlProbe, .. }) => return machine::nvml_main(),
-        Ok(Cli { command: Command::NotifyCommand { user, program }, .. }) => {
+        Ok(Cli { command: Command::RunAs { user, program }, .. }) => {
             return ExitCode::from(notify::become_and_run(&user.into(), &program));
         }
         Ok(cli) => answer(cli, args),
@@ -156,7 +156,7 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         | Command::Init(_)
         | Command::Inventory { .. }
         | Command::NvmlProbe
-        | Command::NotifyCommand { .. }
+        | Command::RunAs { .. }
         | Command::Supervisor { .. } => {
             unreachable!("handled before a client is needed")
         }

@@ -50,6 +50,26 @@ const LOCAL: &[Row] = &[
         Proven(&["app/cli/tests/main/users.rs::an_ordinary_user_can_start_a_server"]),
     ),
     row(
+        "apply: a server or client that is killed; all of it or nothing",
+        ANY,
+        Proven(&["app/cli/tests/main/apply.rs::an_apply_that_is_killed_was_done_or_was_not"]),
+    ),
+    row(
+        "notify: webhooks, mail, programs; told at least once",
+        ANY,
+        Proven(&[
+            "app/cli/tests/main/notify.rs::a_job_tells_whom_it_was_asked_to",
+            "app/cli/tests/main/notify.rs::a_specification_tells_of_its_teams_jobs",
+            "app/cli/tests/main/notify.rs::nothing_is_lost_when_the_server_dies",
+            "app/cli/tests/main/notify.rs::what_fails_is_tried_again_or_given_up",
+        ]),
+    ),
+    row(
+        "notify: programs get the rights of the job's owner",
+        HYBRID,
+        Proven(&["app/cli/tests/main/notify.rs::a_program_gets_the_rights_of_the_jobs_owner"]),
+    ),
+    row(
         "up: an upgrade with jobs running; going back is refused",
         HYBRID,
         Proven(&[

@@ -265,8 +265,7 @@ fn a_program_gets_the_rights_of_the_jobs_owner() {
     install.args(["-m", "755", crate::world::PROGRAM]).arg(&program);
     assert_eq!(finish(install).code, 0);
     let tell = world.work().join("tell");
-    let script =
-        "#!/bin/sh\n{ id -u; id -g; id -G; pwd; grep NoNewPrivs /proc/self/status; } > told\nkill -9 $PPID\n";
+    let script = "#!/bin/sh\n{ id -u; id -g; id -G; pwd; grep NoNewPrivs /proc/self/status; } > told\nkill -9 $PPID\nexit 0\n";
     std::fs::write(&tell, script).unwrap();
     std::fs::set_permissions(&tell, std::fs::Permissions::from_mode(0o755)).unwrap();
     let as_somebody = |uid: u32, args: &[&str]| {

@@ -75,7 +75,10 @@ fn a_cancelled_job_did_not_fail() {
 #[test]
 fn what_gives_way_is_told_and_what_cannot_be_freed_too() {
     let mut world = World::with_node(4, 0);
-    world.event(Event::PreemptionSet(PreemptionSetV1 { preempts_from: Some(2), ..PreemptionSetV1::default() }));
+    world.event(Event::PreemptionSet(PreemptionSetV1 {
+        preempts_from: Some(2),
+        ..PreemptionSetV1::default()
+    }));
     let (gentle, _) = start(&mut world, job().cores(4));
     world.event(Event::PreemptibleSet(PreemptibleSetV1 { job: gentle, preemptible: true }));
     world.submit(job().cores(4).priority(2));
