@@ -64,7 +64,8 @@ fn told(args: &RunArgs, printer: Printer) -> Result<Vec<Notify>, Failure> {
     let whole = |one: &Notify| {
         // A program is found from where one is.
         let is_program = one.to.starts_with("./") || one.to.starts_with("../");
-        let to = if is_program { here.join(&one.to).to_string_lossy().into_owned() } else { one.to.clone() };
+        let below = one.to.strip_prefix("./").unwrap_or(&one.to);
+        let to = if is_program { here.join(below).to_string_lossy().into_owned() } else { one.to.clone() };
         Notify { on: one.on.clone(), to }
     };
     let mail = match (&args.mail_type, &args.mail_user) {

@@ -8,10 +8,13 @@ use units::{JobId, SubjectId};
 
 use crate::world::{Refine, World, job};
 
-/// Takes all decisions, and tells what each means.
+/// Takes all decisions, and tells what each means that is about `job`.
 fn told(world: &mut World, job: JobId) -> Vec<Occasion> {
     let mut told = Vec::new();
     while let Some(event) = world.decide() {
+        if matches!(&event, Event::Started(e) if e.job != job) {
+            continue;
+        }
         told.extend(news(&world.state, &event, job));
     }
     told
