@@ -3,6 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[path = "../../app/cli/src/gpus.rs"]
+mod gpus;
 #[expect(dead_code, reason = "tests of the module use all of it")]
 #[path = "../../app/cli/src/sbatch.rs"]
 mod sbatch;

@@ -7,6 +7,7 @@ mod commands;
 mod detail;
 mod failure;
 mod fields;
+mod gpus;
 mod habits;
 mod locate;
 mod occasions;

@@ -5,7 +5,7 @@
 
 use units::GpuModel;
 
-use crate::values::{self, Gpus};
+use crate::gpus::{Gpus, gpus};
 
 /// What a script asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -183,7 +183,7 @@ struct Amounts {
 impl Amounts {
     /// A number of GPUs, perhaps of a model. All that a job asks for are of one.
     fn set_gpus(&mut self, count: fn(&mut Self) -> &mut Option<u64>, value: &str) -> Result<(), String> {
-        let Gpus { count: number, model } = values::gpus(value)?;
+        let Gpus { count: number, model } = gpus(value)?;
         if let (Some(model), Some(other)) = (model, self.gpu_model.filter(|known| Some(*known) != model)) {
             return Err(format!("it asks for GPUs of model {model} and of {other}; a job has one model"));
         }

@@ -3,6 +3,8 @@
 use server::wire::{After, Array, Condition, Restart, RetryClass, Warn};
 use units::{Bytes, GpuModel, GpuNameError, Nanos};
 
+pub(crate) use crate::gpus::{Gpus, gpus};
+
 /// A job, or members of an array job: `123`, `123_4`, `123_[0-9,12]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobRef {
@@ -248,30 +250,6 @@ pub(crate) fn label(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("'{text}' is no label; write key=value")),
     }
-}
-
-/// GPUs of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gpus {
-    /// How many.
-    pub(crate) count: u16,
-    /// The model that they must be of; none takes any.
-    pub(crate) model: Option<GpuModel>,
-}
-
-/// Reads `8`, `h100:8` and `h100`, with or without `gpu:` before it.
-pub(crate) fn gpus(text: &str) -> Result<Gpus, String> {
-    let bare = if text == "gpu" { "1" } else { text.strip_prefix("gpu:").unwrap_or(text) };
-    if let Ok(count) = bare.parse() {
-        return Ok(Gpus { count, model: None });
-    }
-    let (model, count) = bare.rsplit_once(':').unwrap_or((bare, "1"));
-    let count = count.parse().map_err(|_| match model.parse::<u16>() {
-        Ok(_) => format!("'{text}' names the model last; write {count}:{model}"),
-        Err(_) => format!("'{text}' is no number of GPUs; write for example 8 or h100:8"),
-    })?;
-    let model = model.parse().map_err(|error: GpuNameError| error.to_string())?;
-    Ok(Gpus { count, model: Some(model) })
 }
 
 /// Reads a class of end that is tried again.
