@@ -46,6 +46,12 @@ enum Bench {
     Submit(bench::submit::Options),
     /// Instructions an event, with a short and a long queue.
     Instructions(bench::instructions::Options),
+    /// Why one of 100,000 waiting jobs waits, and the first page of a list, against 1,000 waiting jobs.
+    Why(bench::why::Options),
+    /// A list of 10,000 waiting jobs as JSON, against squeue.
+    Jobs(bench::jobs::Options),
+    /// How long the shortest commands take, against true.
+    Start(bench::start::Options),
     /// Checking a specification of 300 and of 3,000 pools, against reading its YAML alone.
     Check(bench::check::Options),
     /// Reading the log back, starts, and memory.
@@ -62,6 +68,9 @@ fn main() -> Result<ExitCode> {
             return bench::submit::run(&options).map(|()| ExitCode::SUCCESS);
         }
         Task::Bench(Bench::Instructions(options)) => bench::instructions::run(&options)?,
+        Task::Bench(Bench::Why(options)) => bench::why::run(&options)?,
+        Task::Bench(Bench::Jobs(options)) => return bench::jobs::run(&options).map(|()| ExitCode::SUCCESS),
+        Task::Bench(Bench::Start(options)) => return bench::start::run(&options).map(|()| ExitCode::SUCCESS),
         Task::Bench(Bench::Check(options)) => bench::check::run(&options)?,
         Task::Bench(Bench::Replay(options)) => {
             return bench::replay::run(&options).map(|()| ExitCode::SUCCESS);

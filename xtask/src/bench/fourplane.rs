@@ -61,11 +61,15 @@ impl Fourplane {
         Ok(())
     }
 
+    /// A command that asks this server.
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(args).env("FOURPLANE_STATE", &self.state);
+        command
+    }
+
     fn token(&self) -> Result<String> {
-        let output = Command::new(&self.binary)
-            .args(["token", "create", "bench"])
-            .env("FOURPLANE_STATE", &self.state)
-            .output()?;
+        let output = self.command(&["token", "create", "bench"]).output()?;
         ensure!(output.status.success(), "token create: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
@@ -91,6 +95,18 @@ impl Fourplane {
     /// The request that submits one held job.
     pub(super) fn submission(connection: &Connection) -> Vec<u8> {
         connection.request("POST", "/api/v1/jobs", &held().to_string())
+    }
+
+    /// Takes all cores for as long as the server lives, so that what comes later waits.
+    pub(super) fn occupy(&self, cores: usize) -> Result<()> {
+        let mut request = request("exec sleep 86400", Path::new("/tmp"));
+        request["cores"] = cores.into();
+        submit(&mut self.address.connect()?, &request).map(drop)
+    }
+
+    /// The request that submits one job, which waits where all cores are taken.
+    pub(super) fn waiting(connection: &Connection) -> Vec<u8> {
+        connection.request("POST", "/api/v1/jobs", &request("true", Path::new("/tmp")).to_string())
     }
 
     /// Submits one held array.

@@ -5,10 +5,13 @@ pub(crate) mod check;
 mod fourplane;
 mod http;
 pub(crate) mod instructions;
+pub(crate) mod jobs;
 mod peers;
 pub(crate) mod replay;
 pub(crate) mod spawn;
+pub(crate) mod start;
 pub(crate) mod submit;
+pub(crate) mod why;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -93,7 +93,8 @@ impl Slurm {
         Ok(())
     }
 
-    fn client(&self, program: &str) -> Command {
+    /// A command that asks it.
+    pub(super) fn client(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("SLURM_CONF", self.base.join("etc/slurm.conf"));
         command

@@ -126,11 +126,11 @@ impl Sides {
     }
 }
 
-fn micros(time: Duration) -> f64 {
+pub(super) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-fn submit_many(address: &Address, count: usize, request: Request) -> Result<Vec<f64>> {
+pub(super) fn submit_many(address: &Address, count: usize, request: Request) -> Result<Vec<f64>> {
     let mut connection = address.connect()?;
     let request = request(&connection);
     let mut latencies = Vec::with_capacity(count);
@@ -143,7 +143,7 @@ fn submit_many(address: &Address, count: usize, request: Request) -> Result<Vec<
     Ok(latencies)
 }
 
-fn slurm_submission(connection: &Connection) -> Vec<u8> {
+pub(super) fn slurm_submission(connection: &Connection) -> Vec<u8> {
     let body = serde_json::json!({
         "job": {
             "name": "bench", "partition": "batch", "hold": true, "time_limit": 5, "tasks": 1, "memory_per_node": 100,
