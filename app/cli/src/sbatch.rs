@@ -397,6 +397,11 @@ impl Reader {
 
 type Known = (&'static str, char, Takes, Meaning);
 
+/// Whether a word is an option of sbatch, which srun has as well, whose value is the next word.
+pub(crate) fn takes_next(word: &str) -> bool {
+    find(word).is_some_and(|((_, _, takes, _), value)| takes == Yes && value.is_none())
+}
+
 /// The option that a word names, and the value within the word.
 fn find(word: &str) -> Option<(Known, Option<String>)> {
     if let Some(long) = word.strip_prefix("--") {

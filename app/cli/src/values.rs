@@ -17,6 +17,8 @@ pub(crate) struct JobRef {
 /// Reads [`JobRef`].
 pub(crate) fn job_ref(text: &str) -> Result<JobRef, String> {
     let wrong = || format!("'{text}' is no job id; write for example 123, or 123_4 for a member of an array");
+    // As kubectl names things.
+    let text = text.strip_prefix("job/").unwrap_or(text);
     let (job, indexes) = match text.split_once('_') {
         Some((job, index)) => {
             let bare = index.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(index);
@@ -336,6 +338,7 @@ mod tests {
         check("123", Some((123, None)));
         check("123_4", Some((123, Some("4"))));
         check("123_[0-9,12]", Some((123, Some("0-9,12"))));
+        check("job/123", Some((123, None)));
         check("x", None);
         check("1_", None);
         check("1_x", None);

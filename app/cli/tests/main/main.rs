@@ -8,6 +8,7 @@ mod crash;
 mod drill;
 mod first;
 mod gpus;
+mod habits;
 mod inventory;
 mod lists;
 mod network;

@@ -80,6 +80,6 @@ fn a_command_of_slurm_or_kubectl_tells_what_to_type() {
     assert_eq!(ran.code, 3);
     assert_eq!(
         ran.err,
-        "error: 'kubectl describe job/12' is not a command of fourplane\nhint: type: fourplane why ID\n"
+        "error: 'kubectl describe job/12' is not a command of fourplane\nhint: type: fourplane why 12\n"
     );
 }
