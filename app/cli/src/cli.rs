@@ -10,6 +10,7 @@ use units::Nanos;
 
 use crate::run_args::{RunArgs, ShellArgs};
 use crate::values::{self, JobRef};
+use crate::when;
 
 /// Turns GPU capacity into accounted, useful work.
 #[derive(Debug, Parser)]
@@ -89,6 +90,16 @@ pub(crate) enum Command {
     Resume {
         /// Its name or number; may be left out where there is one
         node: Option<String>,
+    },
+    /// Keep capacity for somebody's jobs, for some time
+    Reserve(Box<ReserveArgs>),
+    /// List reservations, and who still holds what of them
+    Reservations,
+    /// Cancel reservations
+    Unreserve {
+        /// Their ids
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<u64>,
     },
     /// Show what this machine has, and where each figure was read (--json)
     Inventory {
@@ -321,6 +332,32 @@ pub(crate) struct JobIds {
 pub(crate) struct DrainArgs {
     /// Its name or number; may be left out where there is one
     pub(crate) node: Option<String>,
+    /// Why, for whoever asks
+    #[arg(short, long, default_value = "", value_name = "TEXT")]
+    pub(crate) reason: String,
+}
+
+/// `reserve`
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReserveArgs {
+    /// Whole GPUs
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) gpus: u16,
+    /// Cores; the GPUs' share of the machine's if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) cores: Option<u32>,
+    /// Memory; the cores' share of the machine's if not given
+    #[arg(long, alias = "mem", value_parser = values::memory, value_name = "SIZE")]
+    pub(crate) memory: Option<values::Memory>,
+    /// From when: 17:00, now+2h, 2026-11-30T12:00, RFC 3339; now if not given
+    #[arg(long, value_parser = when::ahead, value_name = "TIME")]
+    pub(crate) from: Option<when::Ahead>,
+    /// Until when: the same, counted from the start
+    #[arg(long, value_parser = when::ahead, value_name = "TIME")]
+    pub(crate) until: when::Ahead,
+    /// Whose jobs may use it: user:NAME, team:NAME, or just the name; yours if not given
+    #[arg(long = "for", value_name = "WHO")]
+    pub(crate) holder: Option<String>,
     /// Why, for whoever asks
     #[arg(short, long, default_value = "", value_name = "TEXT")]
     pub(crate) reason: String,

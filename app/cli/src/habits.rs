@@ -6,7 +6,7 @@ use crate::values::job_ref;
 /// What is typed elsewhere, and what does the same here. Words in capitals stand for what was typed:
 /// `IDS` jobs, `USER` the value of `-u`, `NODE` a node, `ALL` all that follows, `FLAGS` and `COMMAND`
 /// its options and the rest, `FORM` the option `-o`.
-const HABITS: [(&str, &str); 51] = [
+const HABITS: [(&str, &str); 52] = [
     ("sbatch", "run --detach ALL"),
     ("srun", "run FLAGS -- COMMAND"),
     ("srun --pty", "shell FLAGS -- COMMAND"),
@@ -27,6 +27,7 @@ const HABITS: [(&str, &str); 51] = [
     ("sattach", "attach IDS"),
     ("scontrol show job", "jobs IDS"),
     ("scontrol show node", "nodes"),
+    ("scontrol show reservation", "reservations"),
     ("scontrol hold", "hold IDS"),
     ("scontrol release", "release IDS"),
     ("scontrol update", "priority IDS N"),

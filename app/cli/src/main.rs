@@ -120,7 +120,8 @@ fn run(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
 /// The commands that ask a server.
 async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
     use commands::{
-        actions, apply, jobs, logs, nodes, notifications, report, run, shell, teams, tokens, wait,
+        actions, apply, jobs, logs, nodes, notifications, report, reservations, run, shell, teams, tokens,
+        wait,
     };
     let common = &cli.common;
     match &cli.command {
@@ -145,6 +146,9 @@ async fn ask(cli: &Cli, printer: Printer) -> Result<u8, Failure> {
         Command::Notifications => notifications::run(common, printer).await,
         Command::Drift => apply::drift(common, printer).await,
         Command::Report(ReportCommand::Usage { since }) => report::usage(common, printer, *since).await,
+        Command::Reserve(args) => reservations::reserve(common, printer, args).await,
+        Command::Reservations => reservations::list(common, printer).await,
+        Command::Unreserve { ids } => reservations::cancel(common, printer, ids).await,
         Command::Login => tokens::login(common, printer).await,
         Command::Token(command) => tokens::token(common, printer, command).await,
         Command::Up(_)

@@ -1,11 +1,11 @@
 //! What the server asks of the writer, and what it gets back.
 
 use control::identity::Principal;
-use control::{Denial, Policy, State};
+use control::{Denial, Policy, State, Wish};
 use facts::applied::ResourceV1;
 use facts::event::{LimitsV1, PreemptionSetV1};
 use facts::{Hash32, IndexSet, JobRequest, LaunchSpec};
-use units::{JobId, NodeId, SubjectId, TeamId, Timestamp};
+use units::{JobId, NodeId, ReservationId, SubjectId, TeamId, Timestamp};
 
 use crate::notify::Watch;
 use crate::ports::{Head, SideWrite, StoreError};
@@ -70,6 +70,10 @@ pub enum Command {
         /// The digest of the plan that was agreed to.
         plan: Hash32,
     },
+    /// Keep capacity for somebody.
+    Reserve(Box<Wish>),
+    /// Keep it no longer.
+    Unreserve(ReservationId),
     /// Change side tables (people and tokens), which are no part of history.
     Side(Vec<SideWrite>),
 }
@@ -101,6 +105,8 @@ pub struct Ack {
     pub head: Head,
     /// The job, where the change was about one.
     pub job: Option<JobId>,
+    /// The reservation, where one was made.
+    pub reservation: Option<ReservationId>,
     /// Whether the same request had been answered before.
     pub repeated: bool,
 }

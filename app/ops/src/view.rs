@@ -379,7 +379,9 @@ impl<'a> Projection<'a> {
             | Event::NotificationSet(_)
             | Event::DeliverySet(_)
             | Event::OutsideHeld(_)
-            | Event::PreemptionSet(_) => Ok(()),
+            | Event::PreemptionSet(_)
+            | Event::ReservationSet(_)
+            | Event::ReservationCancelled(_) => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ mod jobs;
 mod limits;
 mod notify;
 mod output;
+mod reservations;
 mod show;
 mod submit;
 mod usage;
@@ -64,6 +65,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(apply::plan))
         .routes(routes!(apply::apply))
         .routes(routes!(apply::drift))
+        .routes(routes!(reservations::list, reservations::reserve))
+        .routes(routes!(reservations::cancel))
         .routes(routes!(access::login_link))
         .routes(routes!(access::login))
         .routes(routes!(access::tokens, access::new_token))

@@ -130,7 +130,7 @@ fn denied(denial: &Denial, message: String) -> ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, code, message.clone()).at(field)
     };
     match denial {
-        Denial::NoSuchJob(_) | Denial::NoSuchNode(_) => ApiError::not_found(message),
+        Denial::NoSuchJob(_) | Denial::NoSuchNode(_) | Denial::NoSuchReservation(_) => ApiError::not_found(message),
         Denial::Inconsistent => ApiError::new(StatusCode::CONFLICT, "inconsistent", message),
         Denial::TeamInUse { name, .. } => ApiError::new(StatusCode::CONFLICT, "team-in-use", message)
             .hint(format!("wait for them or cancel them: fourplane jobs -A {name} --all")),
@@ -146,6 +146,11 @@ fn denied(denial: &Denial, message: String) -> ApiError {
         Denial::TooMany { .. } => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "too-many", message),
         Denial::UnknownTeam(_) => never("no-such-team", "team"),
         Denial::UnknownDependency(_) => never("no-such-dependency", "after"),
+        Denial::NothingReserved => never("nothing-reserved", "gpus"),
+        Denial::ReservedInPast => never("in-the-past", "from").hint("leave it out to begin now"),
+        Denial::ReservationEndsFirst => never("ends-first", "until").hint("let it end after it begins"),
+        Denial::OverReserved { .. } => never("over-reserved", "gpus")
+            .hint("ask for no more than that, for another time, or cancel another reservation first"),
         Denial::OverQuota { name, fits, .. } => {
             ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "over-quota", message).hint(format!(
                 "ask for at most {fits} tasks of this size, or have an administrator raise the quota of team {name}"

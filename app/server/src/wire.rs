@@ -7,6 +7,7 @@ mod answer;
 mod apply;
 mod convert;
 mod notify;
+mod reservation;
 mod text;
 mod time;
 
@@ -27,6 +28,7 @@ pub use apply::{
 };
 pub(crate) use convert::stop_word;
 pub use notify::{Channel, Delivery, Notify, Occasion, Progress};
+pub use reservation::{Reservation, Reserve, Reserved};
 pub use text::Text;
 pub use time::Time;
 

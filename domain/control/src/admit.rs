@@ -5,7 +5,7 @@ use std::fmt;
 
 use facts::event::PartV1;
 use facts::{Event, IndexSet, JobRequest};
-use units::{Bytes, GpuModel, JobId, NodeId, TeamId};
+use units::{Bytes, GpuModel, JobId, NodeId, ReservationId, TeamId};
 
 use crate::place;
 use crate::rows::{Amount, Job};
@@ -200,6 +200,26 @@ pub enum Denial {
         /// How many.
         jobs: usize,
     },
+    /// A reservation of nothing.
+    #[error("a reservation needs some cores, memory or GPUs")]
+    NothingReserved,
+    /// A reservation that should have begun.
+    #[error("the reservation begins in the past")]
+    ReservedInPast,
+    /// A reservation that ends before it begins.
+    #[error("the reservation ends before it begins")]
+    ReservationEndsFirst,
+    /// More than any node has beside what is reserved already.
+    #[error("{asked} cannot be reserved then: beside other reservations, a node has at most {fits}")]
+    OverReserved {
+        /// What was asked for.
+        asked: Amount,
+        /// What the node with the most has throughout the window.
+        fits: Amount,
+    },
+    /// No such reservation, or it is over.
+    #[error("there is no reservation {0}")]
+    NoSuchReservation(ReservationId),
     /// Nothing that can be asked for, as the state is.
     #[error("this cannot be asked for now")]
     Inconsistent,
@@ -261,8 +281,13 @@ pub fn admit_action(state: &State, event: &Event) -> Result<(), Denial> {
         | Event::PriorityClassSet(_)
         | Event::RetriesSet(_)
         | Event::NotificationSet(_)
-        | Event::DeliverySet(_) => Ok(()),
+        | Event::DeliverySet(_)
+        | Event::ReservationSet(_) => Ok(()),
         Event::TeamRemoved(e) => unused_team(state, e.team),
+        Event::ReservationCancelled(e) => {
+            let known = state.reservation(e.reservation);
+            known.map(drop).ok_or(Denial::NoSuchReservation(e.reservation))
+        }
         _ => Err(Denial::Inconsistent),
     }
 }

@@ -11,7 +11,8 @@ use facts::event::{
 };
 use facts::{Condition, Dependency, Envelope, Event, IndexSet, Outcome, TaskExit};
 use units::{
-    ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, Seq, TeamId, Timestamp,
+    ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, ReservationId, Seq, TeamId,
+    Timestamp,
 };
 
 use crate::govern::{Applied, Change, Key};
@@ -92,6 +93,12 @@ pub enum Misfit {
     /// Not all the attempt held is proven free.
     #[error("attempt {0} is not proven free")]
     NotFree(AttemptId),
+    /// A reservation's id was used before.
+    #[error("there is or was a reservation {0}")]
+    ReservationIdUsed(ReservationId),
+    /// No such reservation, or it is over.
+    #[error("there is no reservation {0}")]
+    UnknownReservation(ReservationId),
 }
 
 impl State {
@@ -153,9 +160,12 @@ impl State {
                 let AppliedV1 { cluster, resources } = e.clone();
                 self.put(Row::Applied(Some(Arc::new(Applied { cluster, resources, change }))));
             }
+            Event::ReservationSet(e) => self.reservation_set(e)?,
+            Event::ReservationCancelled(e) => self.reservation_cancelled(*e)?,
             Event::PassCut(e) => self.put(Row::Meta(Meta { cut: Some((at, e.limit)), ..meta })),
         }
         self.forget_old_jobs(at);
+        self.forget_reservations(at);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use facts::event::{AttemptClosedV1, MembersEndedV1, PassCutV1, StartedV1, StopOr
 use facts::{Event, IndexSet, Outcome};
 use units::{AttemptId, JobId, MemberId, Nanos, TeamId, Timestamp};
 
+use crate::calendar::{self, Calendar};
 use crate::outcome;
 use crate::place::{self, Reservation, Room};
 use crate::preempt::{self, Outlook};
@@ -77,7 +78,8 @@ fn end_doomed(state: &State) -> Option<Event> {
 fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
     let free = place::free_rooms(state);
     let shares = Shares::new(state, place::total(&free));
-    let head = match scan_for_head(state, now, &free, &shares) {
+    let calendar = Calendar::of(state, now);
+    let head = match scan_for_head(state, now, &free, &shares, &calendar) {
         Some(Head::Starts(job, spread)) => return started(state, job, now, &spread),
         Some(Head::Waits(entry)) => Some(entry),
         None => None,
@@ -99,7 +101,7 @@ fn start(state: &State, now: Timestamp, policy: Policy) -> Option<Event> {
         return cut(state, now, policy, looking);
     }
     let reservation = reserve(state, head.key.job, now)?;
-    let backfill = Backfill::new(now, free, &reservation);
+    let backfill = Backfill::new(now, free, calendar, reservation);
     for (claim, mut after) in turns {
         let wanted = |team| backfill.wanted(left(state, &shares, team, claim));
         while budget > 0 {
@@ -160,11 +162,12 @@ pub(crate) fn scan_for_head(
     now: Timestamp,
     free: &[Room],
     shares: &Shares<'_>,
+    calendar: &Calendar,
 ) -> Option<Head> {
     let empty = place::empty_rooms(state);
     let head = |entry: Entry, may_start: bool| {
         let request = &state.job(entry.key.job)?.request;
-        match place::spread(free, request).filter(|_| may_start) {
+        match calendar.spread(free, request, now).filter(|_| may_start) {
             Some(spread) => Some(Head::Starts(entry.key.job, spread)),
             None => place::spread(&empty, request).map(|_| Head::Waits(entry)),
         }
@@ -176,7 +179,7 @@ pub(crate) fn scan_for_head(
     let promised = promised.find_map(|(team, entry)| {
         let may_start = entry.need.fits(shares.left(team, Claim::Borrowed));
         let may =
-            may_start || settled.get_or_insert_with(|| Outlook::settled(state)).allows(team, entry.need);
+            may_start || settled.get_or_insert_with(|| Outlook::settled(state, now)).allows(team, entry.need);
         may.then(|| head(entry, may_start)).flatten()
     });
     if promised.is_some() {
@@ -201,7 +204,7 @@ pub(crate) fn scan_for_head(
 pub(crate) fn reserve(state: &State, head: JobId, now: Timestamp) -> Option<Reservation> {
     let request = &state.job(head)?.request;
     let promised = state.index().promised.contains(&head);
-    let promised = promised.then(|| Outlook::settled(state).reserve(request, now)).flatten();
+    let promised = promised.then(|| Outlook::settled(state, now).reserve(request, now)).flatten();
     promised.or_else(|| place::reserve(state, request, now))
 }
 
@@ -211,27 +214,39 @@ pub(crate) struct Backfill {
     window: Nanos,
     free: Vec<Room>,
     spare: Vec<Room>,
+    calendar: Calendar,
+    /// When the head is expected to start, and what is kept for others from then on.
+    head: (Timestamp, Calendar),
 }
 
 impl Backfill {
-    pub(crate) fn new(now: Timestamp, free: Vec<Room>, reservation: &Reservation) -> Self {
-        let spare = place::both(&free, &reservation.spare);
-        Self { now, window: reservation.window, free, spare }
+    pub(crate) fn new(now: Timestamp, free: Vec<Room>, calendar: Calendar, reservation: Reservation) -> Self {
+        let Reservation { at, window, spare, calendar: then, .. } = reservation;
+        let spare = place::both(&free, &spare);
+        Self { now, window, free, spare, calendar, head: (at, then) }
     }
 
     fn wanted(&self, left: Amount) -> Wanted {
         Wanted {
             now: self.now,
             room: place::total(&self.free).min(left),
-            spare: place::total(&self.spare),
+            // Whoever has reserved need not stand back for the head.
+            spare: place::total(if self.calendar.is_open(self.now) { &self.free } else { &self.spare }),
             window: self.window,
         }
     }
 
-    /// Where `entry` fits: anywhere if it is over by the reservation, else beside it.
+    /// Where `entry` fits: anywhere if it is over before the head starts, else beside the head, or in
+    /// what is kept for its owner or team.
     pub(crate) fn spread(&self, state: &State, entry: &Entry) -> Option<place::Spread> {
-        let rooms = if entry.estimate <= self.window { &self.free } else { &self.spare };
-        place::spread(rooms, &state.job(entry.key.job)?.request)
+        let request = &state.job(entry.key.job)?.request;
+        let end = calendar::end(request, self.now);
+        if entry.estimate <= self.window {
+            return place::spread(&self.calendar.allowed(&self.free, request, self.now, end), request);
+        }
+        let rooms = self.calendar.allowed(&self.spare, request, self.now, end);
+        let beside = place::spread(&self.head.1.allowed(&rooms, request, self.head.0, end), request);
+        beside.or_else(|| self.calendar.spread_within(&self.free, request, self.now))
     }
 }
 

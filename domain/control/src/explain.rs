@@ -1,12 +1,17 @@
 //! Why a job is where it is, by the very predicates that [`crate::decide`] uses.
 
 use facts::event::{ReceiptV1, StopReason};
+use facts::reservation::HolderV1;
 use facts::{Event, JobRequest, Outcome};
-use units::{ArrayIndex, AttemptId, GpuModel, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
+use units::{
+    ArrayIndex, AttemptId, GpuModel, JobId, MemberId, NodeId, ReservationId, SubjectId, TeamId, Timestamp,
+};
 
 use crate::admit::Resource;
+use crate::calendar::Calendar;
 use crate::decide::{Backfill, Head, Policy, decide, left, reserve, scan_for_head};
 use crate::place;
+use crate::reservation::Reservation;
 use crate::rows::{Amount, Attempt, Job, Stop, Task};
 use crate::share::{Claim, Shares};
 use crate::state::State;
@@ -119,6 +124,19 @@ pub enum Why {
         /// Who must end for that.
         holders: Vec<Holder>,
     },
+    /// It would fit, but runs into what is kept for somebody else.
+    Reserved {
+        /// The reservation.
+        reservation: ReservationId,
+        /// Whose it is.
+        holder: HolderV1,
+        /// From when.
+        from: Timestamp,
+        /// Until when.
+        until: Timestamp,
+        /// When the job is expected to fit, if nothing is started before; none is never.
+        free_at: Option<Timestamp>,
+    },
     /// It fits, but would delay the job at the head of the queue.
     Behind {
         /// The head.
@@ -224,6 +242,7 @@ fn of_waiting(
         .or_else(|| no_node(state, request))
         .or_else(|| no_room(state, request, now))
         .or_else(|| not_lent(state, request))
+        .or_else(|| reserved(state, request, now))
         .unwrap_or_else(|| of_fitting(state, id, now, policy))
 }
 
@@ -305,7 +324,15 @@ fn no_room(state: &State, request: &JobRequest, now: Timestamp) -> Option<Why> {
     Some(Why::Resources { missing, model, free_at: reservation.and_then(|r| finite(r.at)), holders })
 }
 
-fn holder(state: &State, id: AttemptId) -> Option<Holder> {
+fn reserved(state: &State, request: &JobRequest, now: Timestamp) -> Option<Why> {
+    let calendar = Calendar::of(state, now);
+    let (reservation, row) = calendar.in_the_way(&place::free_rooms(state), request, now)?;
+    let Reservation { holder, from, until, .. } = *row;
+    let free_at = place::reserve(state, request, now).and_then(|reservation| finite(reservation.at));
+    Some(Why::Reserved { reservation, holder, from, until, free_at })
+}
+
+pub(crate) fn holder(state: &State, id: AttemptId) -> Option<Holder> {
     let attempt = state.attempt(id)?;
     let held = state.tasks_of(id).filter(|(_, task)| task.freed.is_none());
     Some(Holder {
@@ -334,10 +361,14 @@ fn of_fitting(state: &State, id: JobId, now: Timestamp, policy: Policy) -> Why {
             return Why::Behind { head, starts_at };
         }
     }
-    let Some(Head::Waits(head)) = scan_for_head(state, now, &free, &shares) else { return Why::Next };
+    let calendar = Calendar::of(state, now);
+    let Some(Head::Waits(head)) = scan_for_head(state, now, &free, &shares, &calendar) else {
+        return Why::Next;
+    };
     let Some(reservation) = reserve(state, head.key.job, now) else { return Why::Next };
-    if Backfill::new(now, free, &reservation).spread(state, &entry).is_none() {
-        return Why::Behind { head: head.key.job, starts_at: finite(reservation.at) };
+    let starts_at = finite(reservation.at);
+    if Backfill::new(now, free, calendar, reservation).spread(state, &entry).is_none() {
+        return Why::Behind { head: head.key.job, starts_at };
     }
     if matches!(decide(state, now, &policy), None | Some(Event::PassCut(_))) {
         Why::NotExamined { limit: policy.max_examined }

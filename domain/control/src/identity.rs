@@ -37,7 +37,7 @@ pub enum Action {
     Favour,
     /// See nodes and devices.
     SeeNodes,
-    /// Drain and resume nodes, change quotas.
+    /// Drain and resume nodes, change quotas, reserve capacity.
     Operate,
     /// Mint a login link or token for oneself.
     MintToken,

@@ -3,6 +3,7 @@
 
 mod admit;
 mod apply;
+mod calendar;
 mod decide;
 mod explain;
 pub mod govern;
@@ -15,6 +16,7 @@ mod place;
 mod preempt;
 mod queue;
 mod remedy;
+mod reservation;
 mod rows;
 mod share;
 mod state;
@@ -27,6 +29,7 @@ pub use explain::{Holder, Why, why};
 pub use news::news;
 pub use overlay::{Forecast, Preflight, forecast, preflight};
 pub use remedy::{Remedy, remedies};
+pub use reservation::{Reservation, Standing, Wish, reserve, standing};
 pub use rows::{Amount, Attempt, Job, Meta, Node, Retry, Stop, Task, TaskEnd, Team};
 pub use state::{Mark, SnapshotError, State};
 pub use wake::{Obligation, nonce};

@@ -4,6 +4,7 @@ use facts::JobRequest;
 use facts::event::PlacementV1;
 use units::{AttemptId, DeviceIndex, Nanos, NodeId, Timestamp};
 
+use crate::calendar::Calendar;
 use crate::lots::{Lot, Lots};
 use crate::rows::{Amount, Node, Task};
 use crate::state::State;
@@ -16,6 +17,8 @@ pub(crate) struct Room {
     used: Amount,
     /// Its devices, which these amounts do not tell apart.
     lots: Lots,
+    /// The most of it that may be had, whatever is free.
+    most: Amount,
 }
 
 /// How many tasks go to each node.
@@ -25,7 +28,7 @@ impl Room {
     /// A node when nothing runs.
     fn empty(state: &State, node: NodeId, row: &Node) -> Self {
         let lots = state.sorted_devices(node).map_or_else(Lots::new, |sorted| sorted.lots.clone());
-        Self { node, all: row.capacity, used: Amount::default(), lots }
+        Self { node, all: row.capacity, used: Amount::default(), lots, most: Amount::MAX }
     }
 
     /// A node as it is.
@@ -42,13 +45,20 @@ impl Room {
 
     /// What is free on it.
     pub(crate) fn free(&self) -> Amount {
-        Amount { gpus: self.lots.iter().map(Lot::free).sum(), ..self.all.less(self.used) }
+        let free = Amount { gpus: self.lots.iter().map(Lot::free).sum(), ..self.all.less(self.used) };
+        free.min(self.most)
     }
 
     /// What of it a request can use: of the devices only those of its model.
     pub(crate) fn usable(&self, request: &JobRequest) -> Amount {
         let suiting = self.lots.iter().filter(|lot| lot.suits(request.gpu_model));
-        Amount { gpus: suiting.map(Lot::free).sum(), ..self.free() }
+        let free = self.free();
+        Amount { gpus: suiting.map(Lot::free).sum::<u64>().min(free.gpus), ..free }
+    }
+
+    /// No more of it may be had than so much.
+    pub(crate) fn caps(&mut self, most: Amount) {
+        self.most = self.most.min(most);
     }
 
     /// Takes so many tasks of `request` in.
@@ -175,31 +185,47 @@ pub(crate) struct Reservation {
     pub(crate) spare: Vec<Room>,
     /// The attempts that must end before.
     pub(crate) after: Vec<AttemptId>,
+    /// What is kept for others from then on, the job itself running.
+    pub(crate) calendar: Calendar,
 }
 
 /// Reserves the earliest place for one attempt of `request`; none if it would not fit even
 /// on empty nodes. All attempts expected to end at that very time count as ended.
 pub(crate) fn reserve(state: &State, request: &JobRequest, now: Timestamp) -> Option<Reservation> {
+    let calendar = Calendar::expected(state, now);
+    if !calendar.is_empty() {
+        return calendar.reserve(state, request, now);
+    }
     let mut rooms = free_rooms(state);
     let mut after = Vec::new();
     let mut releases = state.index().releases.iter().map(|(end, id)| ((*end).max(now), *id)).peekable();
     while let Some((at, id)) = releases.next() {
         after.push(id);
-        for (_, task) in state.tasks_of(id).filter(|(_, task)| task.freed.is_none()) {
-            if let Some(room) = rooms.iter_mut().find(|room| room.node == task.node) {
-                room.gives_back(state, task);
-            }
-        }
+        give_back(&mut rooms, state, id);
         if releases.peek().is_some_and(|(next, _)| *next == at) {
             continue;
         }
         if let Some(spread) = spread(&rooms, request) {
-            // Whatever has a limit ends before "never".
-            let window = if at == Timestamp::MAX { Nanos(u64::MAX - 1) } else { at.since(now) };
-            return Some(Reservation { at, window, spare: less(rooms, &spread, request), after });
+            let (window, spare) = (window(at, now), less(rooms, &spread, request));
+            return Some(Reservation { at, window, spare, after, calendar });
         }
     }
     None
+}
+
+/// An attempt lets go of all that it holds.
+pub(crate) fn give_back(rooms: &mut [Room], state: &State, id: AttemptId) {
+    for (_, task) in state.tasks_of(id).filter(|(_, task)| task.freed.is_none()) {
+        if let Some(room) = rooms.iter_mut().find(|room| room.node == task.node) {
+            room.gives_back(state, task);
+        }
+    }
+}
+
+/// How long others may run in the place of a job that starts at `at`.
+pub(crate) fn window(at: Timestamp, now: Timestamp) -> Nanos {
+    // Whatever has a limit ends before "never".
+    if at == Timestamp::MAX { Nanos(u64::MAX - 1) } else { at.since(now) }
 }
 
 /// What is left of `rooms` where an attempt of `request` is spread so.
@@ -216,7 +242,8 @@ pub(crate) fn both(free: &[Room], spare: &[Room]) -> Vec<Room> {
     let lesser = |(a, b): (&Room, &Room)| {
         let lots = a.lots.iter().zip(&b.lots);
         let lots = lots.map(|(a, b)| Lot { model: a.model, all: a.free().min(b.free()), taken: 0 }).collect();
-        Room { node: a.node, all: a.free().min(b.free()), used: Amount::default(), lots }
+        let most = a.most.min(b.most);
+        Room { node: a.node, all: a.free().min(b.free()), used: Amount::default(), lots, most }
     };
     free.iter().zip(spare).map(lesser).collect()
 }

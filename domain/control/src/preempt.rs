@@ -10,7 +10,8 @@ use facts::{Event, JobRequest};
 use units::{AttemptId, JobId, Nanos, TeamId, Timestamp};
 
 use crate::admit::Resource;
-use crate::place::{self, Reservation, Room};
+use crate::calendar::Calendar;
+use crate::place::{self, Reservation, Room, Spread};
 use crate::queue::{Entry, Wanted};
 use crate::rows::{Amount, Attempt, Job, Task};
 use crate::share::{Claim, Shares};
@@ -68,17 +69,21 @@ fn may_stop(state: &State, entry: &Entry) -> bool {
 
 /// What an attempt holds, by task and in all.
 struct Held<'a> {
+    attempt: AttemptId,
     team: TeamId,
     tasks: Vec<&'a Task>,
     amount: Amount,
+    /// When it is gone at the latest, by its limit or its stop.
+    gone: Timestamp,
 }
 
 impl<'a> Held<'a> {
-    fn by(state: &'a State, id: AttemptId, attempt: &Attempt) -> Self {
+    fn by(state: &'a State, id: AttemptId, attempt: &Attempt, now: Timestamp) -> Self {
         let held = state.tasks_of(id).filter(|(_, task)| task.freed.is_none());
         let tasks: Vec<&Task> = held.map(|(_, task)| task).collect();
         let amount = tasks.iter().fold(Amount::default(), |sum, task| sum.plus(task.amount));
-        Self { team: attempt.team, tasks, amount }
+        let gone = attempt.expected_end().min(now + attempt.grace);
+        Self { attempt: id, team: attempt.team, tasks, amount, gone }
     }
 }
 
@@ -88,16 +93,17 @@ pub(crate) struct Outlook<'a> {
     state: &'a State,
     rooms: Vec<Room>,
     shares: Shares<'a>,
+    calendar: Calendar,
 }
 
 impl<'a> Outlook<'a> {
     /// Once all ends that are under way have come.
-    pub(crate) fn settled(state: &'a State) -> Self {
+    pub(crate) fn settled(state: &'a State, now: Timestamp) -> Self {
         let rooms = place::free_rooms(state);
         let shares = Shares::new(state, place::total(&rooms));
-        let mut outlook = Self { state, rooms, shares };
+        let mut outlook = Self { state, rooms, shares, calendar: Calendar::of(state, now) };
         for (id, attempt) in state.attempts().filter(|(_, attempt)| is_going(attempt)) {
-            outlook.frees(&Held::by(state, id, attempt));
+            outlook.frees(&Held::by(state, id, attempt, now));
         }
         outlook
     }
@@ -110,22 +116,32 @@ impl<'a> Outlook<'a> {
     /// Keeps the room that others were stopped for: whatever is started meanwhile would take it, or
     /// cost another stop. None if it is not enough any more.
     pub(crate) fn reserve(&self, request: &JobRequest, now: Timestamp) -> Option<Reservation> {
-        let spare = place::less(self.rooms.clone(), &place::spread(&self.rooms, request)?, request);
+        let spread = self.spread(request, now)?;
+        let spare = place::less(self.rooms.clone(), &spread, request);
         let going = self.state.attempts().filter(|(_, attempt)| is_going(attempt));
         let ends: Vec<(AttemptId, Timestamp)> =
             going.map(|(id, attempt)| (id, attempt.expected_end())).collect();
         let at = ends.iter().map(|(_, end)| *end).max().unwrap_or(now).max(now);
-        Some(Reservation { at, window: Nanos(0), spare, after: ends.into_iter().map(|(id, _)| id).collect() })
+        let after = ends.into_iter().map(|(id, _)| id).collect();
+        let calendar = self.calendar.clone().holds_too(&spread, request, at);
+        Some(Reservation { at, window: Nanos(0), spare, after, calendar })
+    }
+
+    /// Where an attempt of `request` fits then, beside what is reserved for others.
+    fn spread(&self, request: &JobRequest, now: Timestamp) -> Option<Spread> {
+        self.calendar.spread_after(&self.rooms, request, now)
     }
 
     fn frees(&mut self, held: &Held<'_>) {
         self.change(held, Room::gives_back);
         self.shares.gives_back(held.team, held.amount, place::total(&self.rooms));
+        self.calendar.leaves(held.attempt, held.gone);
     }
 
     fn keeps(&mut self, held: &Held<'_>) {
         self.change(held, Room::takes_back);
         self.shares.takes_back(held.team, held.amount, place::total(&self.rooms));
+        self.calendar.stays(held.attempt);
     }
 
     /// Nodes without a room take no new work.
@@ -181,11 +197,11 @@ impl<'a> Scene<'a> {
         let stays = sound().filter(|(_, attempt)| !is_going(attempt));
         let candidate = |(id, attempt): (AttemptId, &'a Attempt)| {
             let job = state.job(attempt.member.job)?;
-            let held = Held::by(state, id, attempt);
+            let held = Held::by(state, id, attempt, now);
             Some(Candidate { id, attempt, job, held, borrowed: Vec::new() })
         };
         let candidates = stays.filter_map(candidate).collect();
-        let mut scene = Self { state, now, outlook: Outlook::settled(state), candidates, waiting };
+        let mut scene = Self { state, now, outlook: Outlook::settled(state, now), candidates, waiting };
         scene.candidates.sort_by_key(|candidate| candidate.rank(policy.reclaim));
         scene.find_borrowed();
         scene.candidates.reverse();
@@ -235,7 +251,8 @@ impl<'a> Scene<'a> {
             return None;
         }
         let before = self.before(id);
-        let mut trial = Trial { request: &job.request, outlook: self.outlook.clone(), before };
+        let outlook = self.outlook.clone();
+        let mut trial = Trial { request: &job.request, outlook, before, now: self.now };
         if trial.starts() {
             return None;
         }
@@ -294,12 +311,13 @@ struct Trial<'a> {
     outlook: Outlook<'a>,
     /// Who starts before it, by team.
     before: Vec<(TeamId, Entry)>,
+    now: Timestamp,
 }
 
 impl Trial<'_> {
     fn starts(&self) -> bool {
         self.outlook.allows(self.request.team, Amount::of_attempt(self.request))
             && !self.before.iter().any(|(team, entry)| self.outlook.allows(*team, entry.need))
-            && place::spread(&self.outlook.rooms, self.request).is_some()
+            && self.outlook.spread(self.request, self.now).is_some()
     }
 }

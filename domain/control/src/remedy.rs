@@ -5,8 +5,9 @@
 use std::cmp::Reverse;
 
 use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1};
+use facts::reservation::ReservationCancelledV1;
 use facts::{Event, IndexSet, JobRequest};
-use units::{AttemptId, Bytes, Cores, JobId, MemberId, Nanos, NodeId, TeamId, Timestamp};
+use units::{AttemptId, Bytes, Cores, JobId, MemberId, Nanos, NodeId, ReservationId, TeamId, Timestamp};
 
 use crate::admit::Resource;
 use crate::decide::Policy;
@@ -31,6 +32,8 @@ pub enum Remedy {
     Release,
     /// Let this node have new work.
     Resume(NodeId),
+    /// Cancel this reservation.
+    Unreserve(ReservationId),
     /// Let its team hold so much at once.
     Quota {
         /// The team.
@@ -66,6 +69,7 @@ pub fn remedies(state: &mut State, job: JobId, now: Timestamp, policy: &Policy) 
     let mut all = Vec::new();
     all.extend(menu.release());
     all.extend(menu.resume());
+    all.extend(menu.unreserve());
     all.extend(menu.quota());
     all.extend(menu.priority());
     all.extend(menu.again());
@@ -101,6 +105,15 @@ impl Menu<'_> {
         let job = self.job;
         let release = |overlay: &mut Overlay<'_>| overlay.happens(Event::Released(ReleasedV1 { job }));
         (self.row.held && self.starts(release)).then_some(Remedy::Release)
+    }
+
+    fn unreserve(&mut self) -> Vec<Remedy> {
+        let reservations: Vec<ReservationId> = self.state.reservations().map(|(id, _)| id).collect();
+        let cancelled = |id: &ReservationId| {
+            let event = ReservationCancelledV1 { reservation: *id };
+            self.starts(|overlay| overlay.happens(Event::ReservationCancelled(event)))
+        };
+        reservations.into_iter().filter(cancelled).map(Remedy::Unreserve).collect()
     }
 
     fn resume(&mut self) -> Vec<Remedy> {

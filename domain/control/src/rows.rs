@@ -10,10 +10,12 @@ use facts::notify::{DeliverySetV1, NotificationV1};
 use facts::{Dependency, Hash32, IndexSet, JobRequest, Outcome, Resources, TaskExit};
 use serde::{Deserialize, Serialize};
 use units::{
-    AttemptId, Bytes, DeviceIndex, Epoch, JobId, MemberId, Nanos, NodeId, Rank, Seq, TeamId, Timestamp,
+    AttemptId, Bytes, DeviceIndex, Epoch, JobId, MemberId, Nanos, NodeId, Rank, ReservationId, Seq, TeamId,
+    Timestamp,
 };
 
 use crate::govern::{Applied, Change, Key};
+use crate::reservation::Reservation;
 
 /// An amount of each thing that is scheduled: cores, bytes of memory, whole devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +136,8 @@ pub struct Meta {
     pub cut: Option<(Timestamp, u32)>,
     /// When running jobs are stopped for others.
     pub preemption: PreemptionSetV1,
+    /// The last id a reservation got.
+    pub last_reservation: ReservationId,
 }
 
 /// A job: one record, whether it is one task, a gang or an array.
@@ -387,6 +391,7 @@ pub(crate) struct Tables {
     /// Who is told of jobs, by name.
     pub(crate) notifications: BTreeMap<String, NotificationV1>,
     pub(crate) delivery: Arc<DeliverySetV1>,
+    pub(crate) reservations: BTreeMap<ReservationId, Reservation>,
 }
 
 /// One row of one table, or its absence: the unit of change and of undo.
@@ -405,4 +410,5 @@ pub(crate) enum Row {
     RetryDefaults(Option<Arc<RetriesSetV1>>),
     Notification(String, Option<NotificationV1>),
     Delivery(Arc<DeliverySetV1>),
+    Reservation(ReservationId, Option<Reservation>),
 }

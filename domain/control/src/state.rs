@@ -9,15 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use facts::RetryPolicy;
 use facts::applied::{ClassV1, RetriesSetV1};
 use facts::notify::{DeliverySetV1, NotificationV1};
-use units::{ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, TeamId, Timestamp};
+use units::{
+    ArrayIndex, AttemptId, DeviceIndex, JobId, MemberId, Nanos, NodeId, Rank, ReservationId, TeamId,
+    Timestamp,
+};
 
 use crate::govern::{Applied, Change, Key as ResourceKey};
 use crate::lots::Sorted;
 use crate::queue::{Entry, Key, Queue};
+use crate::reservation::Reservation;
 use crate::rows::{Amount, Attempt, Job, Meta, Node, Retry, Row, Tables, Task, Team};
 
 /// The layout of [`State::to_snapshot`]. A snapshot of another layout is not read: the log is.
-const SNAPSHOT_VERSION: u8 = 8;
+const SNAPSHOT_VERSION: u8 = 9;
 
 /// All that scheduling looks at. Two states that applied the same events are equal.
 #[derive(Clone, Debug, Default)]
@@ -305,6 +309,9 @@ impl State {
         for (name, row) in tables.classes {
             state.swap(Row::Class(name, Some(row)));
         }
+        for (id, row) in tables.reservations {
+            state.swap(Row::Reservation(id, Some(row)));
+        }
         for (id, row) in tables.nodes {
             state.swap(Row::Node(id, Some(row)));
         }
@@ -360,6 +367,7 @@ impl State {
             }
             Row::Delivery(new) => Row::Delivery(std::mem::replace(&mut tables.delivery, new)),
             Row::Applied(new) => Row::Applied(std::mem::replace(&mut tables.applied, new)),
+            Row::Reservation(id, new) => Row::Reservation(id, replace(&mut tables.reservations, id, new)),
             Row::Attempt(id, new) => Row::Attempt(
                 id,
                 replace_indexed(&mut tables.attempts, id, new, |row, present| {
@@ -456,6 +464,21 @@ impl State {
     /// The id the next attempt gets, from 1.
     pub fn next_attempt_id(&self) -> AttemptId {
         AttemptId(self.tables.meta.last_attempt.0 + 1)
+    }
+
+    /// The id the next reservation gets, from 1.
+    pub fn next_reservation_id(&self) -> ReservationId {
+        ReservationId(self.tables.meta.last_reservation.0 + 1)
+    }
+
+    /// A reservation that was not over at the last event.
+    pub fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
+        self.tables.reservations.get(&id)
+    }
+
+    /// All such reservations, by id.
+    pub fn reservations(&self) -> impl Iterator<Item = (ReservationId, &Reservation)> {
+        self.tables.reservations.iter().map(|(id, row)| (*id, row))
     }
 
     /// A job that has not ended more than a day ago.

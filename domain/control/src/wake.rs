@@ -50,7 +50,9 @@ impl State {
             .into_iter()
             .filter_map(|times| times.range((later, AttemptId(0))..).next().map(|(at, _)| *at));
         let retries = index.retry_times.range((later, first_member)..).next().map(|(at, _)| *at);
-        attempts.chain(retries).chain(self.next_unprotected(now)).min().filter(|at| *at < Timestamp::MAX)
+        let reserved = self.reservations().flat_map(|(_, row)| [row.from, row.until]).filter(|at| *at > now);
+        let times = attempts.chain(retries).chain(reserved).chain(self.next_unprotected(now));
+        times.min().filter(|at| *at < Timestamp::MAX)
     }
 
     /// When the next attempt that is left alone no longer is. Attempts start in the order of their ids.

@@ -10,7 +10,7 @@ use crate::event::{Event, StopOrderedV1, SubmittedV1, TeamSetV1};
 
 /// How much the events' bytes have grown: the lines of `tests/data/events.golden`, which has one
 /// for each kind, version and variant and only ever gets longer. A program knows all up to its own.
-pub const FORMAT: u32 = 59;
+pub const FORMAT: u32 = 62;
 
 /// Why bytes are no event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -102,7 +102,9 @@ kinds! {
     28 v 1 => RetriesSet,
     29 v 1 => NotificationSet,
     30 v 1 => DeliverySet,
-    31 v 1 => OutsideHeld;
+    31 v 1 => OutsideHeld,
+    32 v 1 => ReservationSet,
+    33 v 1 => ReservationCancelled;
     5 v 1 => TeamSet from TeamSetV1,
     6 v 1 => Submitted from SubmittedV1,
     13 v 1 => StopOrdered from StopOrderedV1,

@@ -15,6 +15,7 @@ use crate::index_set::IndexSet;
 use crate::job::{JobRequest, JobRequestV1};
 use crate::notify::{DeliverySetV1, NotificationSetV1};
 use crate::outcome::{Outcome, TaskExit};
+use crate::reservation::{ReservationCancelledV1, ReservationSetV1};
 
 /// Anything that can stand in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,10 @@ pub enum Event {
     DeliverySet(DeliverySetV1),
     /// Other devices than before are held by processes that were not started here.
     OutsideHeld(OutsideHeldV1),
+    /// Capacity is kept for somebody, for some time.
+    ReservationSet(ReservationSetV1),
+    /// A reservation is no more, before its end.
+    ReservationCancelled(ReservationCancelledV1),
 }
 
 /// See [`Event::ServerStarted`].

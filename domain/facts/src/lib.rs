@@ -15,6 +15,7 @@ pub mod labels;
 pub mod launch;
 pub mod notify;
 pub mod outcome;
+pub mod reservation;
 
 pub use codec::{CodecError, FORMAT, decode, encode};
 pub use envelope::{Actor, Envelope, Hash32, Source};

@@ -56,6 +56,10 @@ id! {
     TeamId(u32)
 }
 id! {
+    /// A reservation: a short integer that is never reused.
+    ReservationId(u64)
+}
+id! {
     /// A person, opaque. Names and uids are kept apart, where they can be erased.
     SubjectId(u64)
 }

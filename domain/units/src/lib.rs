@@ -15,7 +15,8 @@ pub use address::{BadAddress, HostPort, MailAddress, Network, WebUrl};
 pub use amount::{BitsPerSec, BytesPerSec, GpuSeconds, Share, Watts};
 pub use gpu::{GpuForm, GpuModel, GpuName, GpuNameError, GpuResource, GpuVendor, MigExtras, MigProfile};
 pub use id::{
-    ArrayIndex, AttemptId, DeviceIndex, Epoch, JobId, MemberId, NodeId, Rank, Seq, SubjectId, TeamId,
+    ArrayIndex, AttemptId, DeviceIndex, Epoch, JobId, MemberId, NodeId, Rank, ReservationId, Seq, SubjectId,
+    TeamId,
 };
 pub use money::{Currency, Frequency, Money, Per, Price, Window};
 pub use quantity::{Bytes, Cores, QuantityError};

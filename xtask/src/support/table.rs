@@ -218,6 +218,15 @@ const LOCAL: &[Row] = &[
         ]),
     ),
     row(
+        "reserve, reservations, unreserve",
+        HYBRID,
+        Proven(&[
+            "app/cli/tests/main/reservations.rs::a_reservation_keeps_others_out_and_says_so",
+            "app/cli/tests/main/reservations.rs::a_reservation_frees_itself_and_outlives_the_server",
+            "domain/control/tests/main/histories.rs::decides_as_a_rescan_would",
+        ]),
+    ),
+    row(
         "check, explain, schema",
         ANY,
         Proven(&[

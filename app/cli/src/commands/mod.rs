@@ -11,6 +11,7 @@ pub(crate) mod manual;
 pub(crate) mod nodes;
 pub(crate) mod notifications;
 pub(crate) mod report;
+pub(crate) mod reservations;
 pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod spec;

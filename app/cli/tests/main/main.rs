@@ -15,6 +15,7 @@ mod network;
 mod notify;
 mod page;
 mod readme;
+mod reservations;
 mod sbatch;
 mod service;
 mod shapes;

@@ -9,11 +9,11 @@ use rustix::process::Signal;
 use crate::world::{Ran, World, finish, signal_pid, skip_without_root};
 
 /// A user who is in no file of the system.
-const SOMEBODY: u32 = 12_345;
+pub(crate) const SOMEBODY: u32 = 12_345;
 
 /// A copy of the program where any user can run it. Another process makes it: a file that this
 /// one had open for writing could be busy in a child that another test just forked.
-fn public_program(world: &World) -> PathBuf {
+pub(crate) fn public_program(world: &World) -> PathBuf {
     let copy = world.work().join("fourplane");
     let mut install = std::process::Command::new("install");
     install.args(["-m", "755", env!("CARGO_BIN_EXE_fourplane")]).arg(&copy);

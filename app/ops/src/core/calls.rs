@@ -6,8 +6,9 @@ use facts::event::{
     CancelRequestedV1, HeldV1, NodeSchedulableV1, PreemptibleSetV1, PrioritySetV1, ReleasedV1, SubmittedV2,
     TeamSetV2,
 };
+use facts::reservation::ReservationCancelledV1;
 use facts::{Actor, Event, Hash32, JobRequest, LaunchSpec, Source};
-use units::JobId;
+use units::{JobId, ReservationId};
 
 use super::{Core, Draft, Origin};
 use crate::api::{Ack, Call, Command, IdemKey, OutputRow, Refusal, SubmitOptions};
@@ -51,17 +52,17 @@ impl<S: LogStore> Core<S> {
         if row.request != idem.request {
             return Err(Refusal::KeyReused);
         }
-        let job = match draft.events.iter().find(|envelope| envelope.seq == row.seq) {
-            Some(envelope) => job_of(&envelope.event),
-            None => self
-                .store
-                .event(row.seq)?
-                .and_then(|bytes| facts::decode(&bytes).ok().and_then(|envelope| job_of(&envelope.event))),
+        let here = draft.events.iter().find(|envelope| envelope.seq == row.seq);
+        let (job, reservation) = if let Some(envelope) = here {
+            ids_of(&envelope.event)
+        } else {
+            let logged = self.store.event(row.seq)?.and_then(|bytes| facts::decode(&bytes).ok());
+            logged.map_or((None, None), |envelope| ids_of(&envelope.event))
         };
         // The log is durable up to its head, which covers the event; if the event is of this
         // very turn, the commit that precedes the answer does.
         let head = Head { seq: row.seq.max(self.store.head().seq), hash: self.store.head().hash };
-        Ok(Some(Ack { head, job, repeated: true }))
+        Ok(Some(Ack { head, job, reservation, repeated: true }))
     }
 
     fn carry_out(
@@ -109,15 +110,21 @@ impl<S: LogStore> Core<S> {
             Command::Apply { cluster, resources, plan } => {
                 return self.apply(AppliedV1 { cluster, resources }, plan, origin, draft);
             }
+            Command::Reserve(wish) => {
+                Event::ReservationSet(control::reserve(&self.state, *wish, self.clock.now())?)
+            }
+            Command::Unreserve(reservation) => {
+                Event::ReservationCancelled(ReservationCancelledV1 { reservation })
+            }
             Command::Side(rows) => {
                 draft.batch.side.extend(rows);
-                return Ok(Ack { head: self.store.head(), job: None, repeated: false });
+                return Ok(Ack { head: self.store.head(), job: None, reservation: None, repeated: false });
             }
         };
         admit_action(&self.state, &event)?;
-        let job = job_of(&event);
+        let (job, reservation) = ids_of(&event);
         self.accept(event, origin, draft)?;
-        Ok(Ack { head: Head::default(), job, repeated: false })
+        Ok(Ack { head: Head::default(), job, reservation, repeated: false })
     }
 
     fn submit(
@@ -148,7 +155,7 @@ impl<S: LogStore> Core<S> {
             value: Some(postcard::to_stdvec(&output).map_err(|e| Refusal::NotWritten(e.to_string()))?),
         });
         self.launches.put(job, launch);
-        Ok(Ack { head: Head::default(), job: Some(job), repeated: false })
+        Ok(Ack { head: Head::default(), job: Some(job), reservation: None, repeated: false })
     }
 
     /// Carries out a plan, if it is still the one that was agreed to. All its events are of one
@@ -167,7 +174,7 @@ impl<S: LogStore> Core<S> {
         govern::admit(&self.state, &plan)?;
         let again = self.state.applied().is_some_and(|last| last.cluster == wanted.cluster);
         if plan.steps.is_empty() && again {
-            return Ok(Ack { head: self.store.head(), job: None, repeated: false });
+            return Ok(Ack { head: self.store.head(), job: None, reservation: None, repeated: false });
         }
         for step in &plan.steps {
             if let Some(event) = govern::event(&self.state, step) {
@@ -175,7 +182,7 @@ impl<S: LogStore> Core<S> {
             }
         }
         self.accept(Event::Applied(wanted), origin, draft)?;
-        Ok(Ack { head: Head::default(), job: None, repeated: false })
+        Ok(Ack { head: Head::default(), job: None, reservation: None, repeated: false })
     }
 
     /// Records what admission let through.
@@ -184,9 +191,9 @@ impl<S: LogStore> Core<S> {
     }
 }
 
-/// The job that an event from a call is about.
-fn job_of(event: &Event) -> Option<JobId> {
-    match event {
+/// The job that an event from a call is about, or the reservation that it makes.
+fn ids_of(event: &Event) -> (Option<JobId>, Option<ReservationId>) {
+    let job = match event {
         Event::Submitted(body) => Some(body.job),
         Event::Held(body) => Some(body.job),
         Event::Released(body) => Some(body.job),
@@ -194,5 +201,10 @@ fn job_of(event: &Event) -> Option<JobId> {
         Event::PreemptibleSet(body) => Some(body.job),
         Event::CancelRequested(body) => Some(body.job),
         _ => None,
-    }
+    };
+    let reservation = match event {
+        Event::ReservationSet(body) => Some(body.reservation),
+        _ => None,
+    };
+    (job, reservation)
 }

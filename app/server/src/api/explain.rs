@@ -119,6 +119,9 @@ impl Words<'_> {
                 let name = &self.names.nodes[node];
                 ("resume", format!("let {name} have new work"), Some(format!("fourplane resume {name}")))
             }
+            Change::Unreserve(id) => {
+                ("unreserve", format!("cancel reservation {id}"), Some(format!("fourplane unreserve {id}")))
+            }
             Change::Quota { team, resource, to } => {
                 let team = self.app.team_name(*team);
                 ("quota", format!("raise the quota of team {team} to {}", resource.say(*to)), None)

@@ -8,6 +8,7 @@ use facts::event::{ReceiptV1, RightV1};
 use ops::view::{AttemptRow, JobRow};
 use units::{DeviceIndex, JobId, NodeId, SubjectId, Timestamp};
 
+use super::reservations::name_of;
 use crate::app::App;
 use crate::wire::{
     self, Attempt, Device, Holder, Job, Leak, Members, Node, Readiness, Receipt, Task, Time, Why,
@@ -115,7 +116,7 @@ pub(crate) fn show_why(app: &App, reason: &Reason) -> Why {
     let until = match reason {
         Reason::Running { until, .. } => *until,
         Reason::RetryWait(at) => Some(*at),
-        Reason::Resources { free_at, .. } => *free_at,
+        Reason::Resources { free_at, .. } | Reason::Reserved { free_at, .. } => *free_at,
         Reason::Behind { starts_at, .. } => *starts_at,
         Reason::RoomIsMade { by, .. } => *by,
         _ => None,
@@ -124,15 +125,24 @@ pub(crate) fn show_why(app: &App, reason: &Reason) -> Why {
         Reason::Resources { holders, .. } | Reason::RoomIsMade { holders, .. } => holders.as_slice(),
         _ => &[],
     };
-    let holders = holders.iter().map(|holder| Holder {
+    let holders = holders.iter().map(|holder| show_holder(app, holder)).collect();
+    let (code, text, hint) = words(app, reason);
+    Why { code: code.to_owned(), text, hint: hint.map(str::to_owned), until: until.map(Time), holders }
+}
+
+/// An instant for people, who read no fractions of a second.
+fn in_seconds(at: Timestamp) -> Time {
+    Time(Timestamp(at.0 - at.0.rem_euclid(1_000_000_000)))
+}
+
+/// Who holds something, as JSON.
+pub(super) fn show_holder(app: &App, holder: &control::Holder) -> Holder {
+    Holder {
         job: holder.member.job.0,
         owner: app.people.name(holder.owner),
         since: holder.since.into(),
         until: holder.expected_end.map(Time),
-    });
-    let holders = holders.collect();
-    let (code, text, hint) = words(app, reason);
-    Why { code: code.to_owned(), text, hint: hint.map(str::to_owned), until: until.map(Time), holders }
+    }
 }
 
 /// Code, text and hint.
@@ -225,6 +235,16 @@ fn words(app: &App, reason: &Reason) -> (&'static str, String, Option<&'static s
             };
             ("resources", text, None)
         }
+        Reason::Reserved { reservation, holder, from, until, .. } => (
+            "reserved",
+            format!(
+                "it would run into reservation {reservation} of {}, from {} until {}",
+                name_of(app, *holder),
+                in_seconds(*from),
+                in_seconds(*until)
+            ),
+            Some("give it a time limit that ends before the reservation begins, or wait for its end"),
+        ),
         Reason::Behind { head, .. } => (
             "behind",
             format!("it fits, but would delay job {head} at the head of the queue"),

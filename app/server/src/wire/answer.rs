@@ -250,7 +250,7 @@ pub struct Start {
 /// A change that starts a job. It was tried: one step less does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Remedy {
-    /// A stable word for programs: `release`, `resume`, `quota`, `priority`, `tasks`, `gpus`,
+    /// A stable word for programs: `release`, `resume`, `unreserve`, `quota`, `priority`, `tasks`, `gpus`,
     /// `cores`, `memory`, `time-limit` or `end`.
     pub code: String,
     /// The change, for people.

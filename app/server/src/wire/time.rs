@@ -1,5 +1,7 @@
 //! Instants as RFC 3339.
 
+use std::fmt;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::Timestamp;
@@ -10,11 +12,17 @@ use utoipa::ToSchema;
 #[schema(value_type = String, format = DateTime)]
 pub struct Time(pub Timestamp);
 
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = jiff::Timestamp::from_nanosecond(i128::from(self.0.0))
             .expect("64 bits of nanoseconds end in the year 2262, within jiff's range");
-        serializer.collect_str(&time)
+        time.fmt(f)
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Random histories: the scheduler against its oracle, decision by decision, with the
 //! invariants checked after every step.
 
-use control::{Policy, State, decide};
+use control::{Policy, State, Wish, decide};
 use facts::applied::PreemptsSetV1;
 use facts::event::{HealthChangedV1, PreemptibleSetV1, PreemptionSetV1, Reclaim, SubmittedV2};
-use facts::{Condition, Event, IndexSet, JobRequest, TaskExit};
+use facts::reservation::{HolderV1, ReservationCancelledV1};
+use facts::{Condition, Event, IndexSet, JobRequest, Resources, TaskExit};
 use proptest::prelude::*;
-use units::{AttemptId, JobId, Nanos, Rank, Timestamp};
+use units::{AttemptId, Bytes, Cores, JobId, Nanos, Rank, Timestamp};
 
 use crate::invariants;
 use crate::oracle;
@@ -30,6 +31,8 @@ pub(crate) enum Step {
     Preemption(PreemptionSetV1),
     Preemptible(usize, bool),
     Preempts(usize, bool),
+    Reserve(Box<Wish>),
+    Unreserve(usize),
     Pass(u64),
 }
 
@@ -64,12 +67,13 @@ fn request() -> impl Strategy<Value = JobRequest> {
     let array = prop::option::weighted(0.25, (1_u32..5, prop::option::of(1_u32..3)));
     let model = prop::option::weighted(0.4, prop::sample::select(vec!["H200", "A100-SXM4-40GB"]));
     let size = (size, model);
-    (size, limit, array, 0_u32..2, -1_i32..2, 0_u32..3, any::<bool>()).prop_map(
-        |(((cores, gpus, tasks), model), limit, array, team, priority, retries, requeue)| {
+    (size, limit, array, (0_u32..2, 7_u64..9), -1_i32..2, 0_u32..3, any::<bool>()).prop_map(
+        |(((cores, gpus, tasks), model), limit, array, (team, owner), priority, retries, requeue)| {
             let mut request = job().cores(cores).gpus(gpus).tasks(tasks).team(team).retries(retries);
             if let Some(model) = model.filter(|_| gpus > 0) {
                 request = request.gpus_of(model, gpus);
             }
+            request.owner = units::SubjectId(owner);
             request.priority = priority;
             request.time_limit = limit.map(|limit| Nanos::from_secs(limit * 10));
             request.retry.requeue = requeue;
@@ -79,6 +83,23 @@ fn request() -> impl Strategy<Value = JobRequest> {
             }
         },
     )
+}
+
+/// A reservation whose times count from when it is asked for.
+fn wish() -> impl Strategy<Value = Wish> {
+    let holder = prop_oneof![
+        (7_u64..9).prop_map(|user| HolderV1::User(units::SubjectId(user))),
+        (0_u32..2).prop_map(|team| HolderV1::Team(units::TeamId(team))),
+    ];
+    let amount = (0_u32..7, 0_u64..4, 0_u16..3).prop_map(|(cores, memory, gpus)| Resources {
+        cores: Cores(cores),
+        memory: Bytes(memory),
+        gpus,
+    });
+    (amount, prop::option::of(0_i64..200), 1_i64..300, holder).prop_map(|(amount, from, length, holder)| {
+        let until = Timestamp::from_secs(from.unwrap_or(0) + length);
+        Wish { amount, from: from.map(Timestamp::from_secs), until, holder, reason: String::new() }
+    })
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -106,6 +127,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => preemption().prop_map(Step::Preemption),
         2 => (which(), prop::bool::weighted(0.8)).prop_map(|(at, preemptible)| Step::Preemptible(at, preemptible)),
         1 => (which(), prop::bool::weighted(0.8)).prop_map(|(at, preempts)| Step::Preempts(at, preempts)),
+        2 => wish().prop_map(|wish| Step::Reserve(Box::new(wish))),
+        1 => which().prop_map(Step::Unreserve),
         3 => (1_u64..120).prop_map(Step::Pass),
     ]
 }
@@ -197,6 +220,19 @@ pub(crate) fn happen(world: &mut World, step: Step) {
         Step::Preempts(at, preempts) => {
             if let Some(job) = choose(&jobs, at) {
                 world.event(Event::PreemptsSet(PreemptsSetV1 { job, preempts }));
+            }
+        }
+        Step::Reserve(wish) => {
+            let later = |at: Timestamp| Timestamp(at.0 + world.now.0);
+            let wish = Wish { from: wish.from.map(later), until: later(wish.until), ..*wish };
+            if let Ok(event) = control::reserve(&world.state, wish, world.now) {
+                world.event(Event::ReservationSet(event));
+            }
+        }
+        Step::Unreserve(at) => {
+            let all: Vec<_> = world.state.reservations().map(|(id, _)| id).collect();
+            if let Some(reservation) = choose(&all, at) {
+                world.event(Event::ReservationCancelled(ReservationCancelledV1 { reservation }));
             }
         }
         Step::Pass(secs) => world.now = world.now + Nanos::from_secs(secs),

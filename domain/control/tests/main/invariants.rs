@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control::{Amount, Resource, State};
+use control::{Amount, Reservation, Resource, State};
 use facts::Event;
 use facts::event::StartedV1;
-use units::{ArrayIndex, MemberId};
+use facts::reservation::HolderV1;
+use units::{ArrayIndex, MemberId, Timestamp};
 
 /// After every event.
 pub(crate) fn check(state: &State) {
@@ -79,10 +80,46 @@ pub(crate) fn check_start(before: &State, after: &State, start: &StartedV1) {
     }
 }
 
+/// What a job that is not the holder's leaves of each reservation that it runs into, beside all others
+/// that are not the holder's either, by their time limits.
+fn keeps_what_is_reserved(after: &State, start: &StartedV1) {
+    let now = after.meta().clock;
+    let attempt = after.attempt(start.attempt).expect("it has just started");
+    let request = |attempt: &control::Attempt| &after.job(attempt.member.job).expect("it is known").request;
+    let is_of = |row: &Reservation, attempt: &control::Attempt| match row.holder {
+        HolderV1::User(user) => user == request(attempt).owner,
+        HolderV1::Team(team) => team == request(attempt).team,
+    };
+    for (id, row) in after.reservations() {
+        let begins = row.from.max(now);
+        let ends = attempt.deadline.unwrap_or(Timestamp::MAX);
+        if row.until <= now || ends <= begins || is_of(row, attempt) {
+            continue;
+        }
+        let mut outside = Amount::default();
+        for (other, _) in after
+            .attempts()
+            .filter(|(_, other)| !is_of(row, other) && (begins == now || other.expected_end() > begins))
+        {
+            let here =
+                after.tasks_of(other).filter(|(_, task)| task.node == row.node && task.freed.is_none());
+            outside = here.fold(outside, |sum, (_, task)| sum.plus(task.amount));
+        }
+        let own = after.tasks_of(start.attempt).filter(|(_, task)| task.node == row.node);
+        let own = own.fold(Amount::default(), |sum, (_, task)| sum.plus(task.amount));
+        let capacity = after.node(row.node).expect("it is known").capacity;
+        for part in Resource::ALL {
+            let full = part.of(outside.plus(row.amount)) <= part.of(capacity);
+            assert!(part.of(own) == 0 || full, "what is reserved as {id} goes to somebody else");
+        }
+    }
+}
+
 /// After a decision.
 pub(crate) fn check_decision(before: &State, after: &State, decision: &Event) {
     if let Event::Started(start) = decision {
         check_start(before, after, start);
+        keeps_what_is_reserved(after, start);
     }
     check(after);
 }

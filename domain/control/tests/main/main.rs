@@ -13,4 +13,5 @@ mod oracle;
 mod preempting;
 mod reasons;
 mod remedies;
+mod reservations;
 mod world;

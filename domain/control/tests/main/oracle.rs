@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use control::{Amount, Attempt, Job, Node, Resource, State};
+use control::{Amount, Attempt, Job, Node, Reservation, Resource, State};
 use facts::event::{
     AttemptClosedV1, MembersEndedV1, Next, PlacementV1, ReceiptV1, Reclaim, RightV1, StartedV1,
     StopOrderedV2, StopReason,
 };
+use facts::reservation::HolderV1;
 use facts::{Event, JobRequest, Outcome, TaskExit};
-use units::{AttemptId, DeviceIndex, GpuModel, JobId, MemberId, NodeId, TeamId, Timestamp};
+use units::{AttemptId, DeviceIndex, GpuModel, JobId, MemberId, NodeId, SubjectId, TeamId, Timestamp};
 
 pub(crate) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     for (job, row) in state.jobs() {
@@ -109,9 +110,16 @@ struct Free {
     /// Without devices.
     amount: Amount,
     models: Vec<(Option<GpuModel>, u64)>,
+    /// No more devices than so many, of whatever model.
+    most: u64,
 }
 
 impl Free {
+    fn caps(&mut self, most: Amount) {
+        self.amount = self.amount.min(most);
+        self.most = self.most.min(most.gpus);
+    }
+
     fn gpus(&self) -> u64 {
         self.models.iter().map(|(_, count)| count).sum()
     }
@@ -123,10 +131,12 @@ impl Free {
         let suiting = self.models.iter_mut().filter(|(model, _)| suits(model));
         let mut counts: Vec<&mut u64> = suiting.map(|(_, count)| count).collect();
         let without = Resource::Gpus.with(need, 0);
-        if !without.fits(self.amount) || counts.iter().map(|count| **count).sum::<u64>() < need.gpus {
+        let there = counts.iter().map(|count| **count).sum::<u64>().min(self.most);
+        if !without.fits(self.amount) || there < need.gpus {
             return false;
         }
         self.amount = self.amount.less(without);
+        self.most -= need.gpus;
         for _ in 0..need.gpus {
             **counts.iter_mut().find(|count| ***count > 0).expect("there are enough") -= 1;
         }
@@ -161,7 +171,7 @@ fn room(state: &State, gone: &BTreeSet<AttemptId>) -> Room {
                 models.iter_mut().find(|(known, _)| *known == model).expect("it was put there").1 += 1;
             }
         }
-        (id, Free { amount: Resource::Gpus.with(node.capacity.less(held), 0), models })
+        (id, Free { amount: Resource::Gpus.with(node.capacity.less(held), 0), models, most: u64::MAX })
     };
     state.nodes().filter(|(_, node)| node.schedulable).map(free).collect()
 }
@@ -228,34 +238,77 @@ fn may_take(state: &State, team: TeamId, need: Amount, borrowing: bool, gone: &B
     })
 }
 
-fn expected_end(state: &State, id: AttemptId, row: &Attempt, now: Timestamp) -> Timestamp {
+fn expected_end(state: &State, id: AttemptId, row: &Attempt) -> Timestamp {
     let tasks: Vec<_> = state.tasks_of(id).map(|(_, task)| task).collect();
     if tasks.iter().any(|task| task.leaked.is_some() && task.freed.is_none()) {
         return Timestamp::MAX;
     }
     if tasks.iter().all(|task| task.end.is_some()) {
-        return now;
+        return row.started;
     }
     let limit = limit(state, row).unwrap_or(Timestamp::MAX);
     let killed = row.stop.map_or(Timestamp::MAX, |stop| stop.at + row.grace);
-    limit.min(killed).max(now)
+    limit.min(killed)
 }
 
-/// When the head fits, and what else fits beside it then.
-fn reserve(state: &State, job: &Job, now: Timestamp) -> Option<(Timestamp, Room)> {
+/// When the head fits, what else fits beside it then, and who holds what from now on.
+struct Plan {
+    at: Timestamp,
+    /// What is over by then may run in its place.
+    before: Timestamp,
+    beside: Room,
+    held: Vec<Held>,
+}
+
+fn reserve(state: &State, job: &Job, now: Timestamp) -> Option<Plan> {
     let request = &job.request;
+    // The head as one that holds, and what is free beside it.
+    let plan = |at: Timestamp, before: Timestamp, held: &[Held], spare: &Room, nodes: Vec<NodeId>| {
+        let (mut held, mut beside) = (held.to_vec(), spare.clone());
+        for node in nodes {
+            let amount = Amount::of(&request.per_task);
+            let (_, free) = beside.iter_mut().find(|(id, _)| *id == node)?;
+            free.take(request);
+            let (owner, team, until) = (request.owner, request.team, end_of(request, at));
+            held.push(Held { attempt: None, node, amount, owner, team, from: at, until });
+        }
+        Some(Plan { at, before, beside, held })
+    };
     // Nobody runs in the place of a job that others were stopped for, however short.
-    let mut promised = room(state, &coming(state));
-    if job.promised && fill(&mut promised, request).is_some() {
-        return Some((Timestamp(i64::MIN), promised));
+    if job.promised {
+        let gone = coming(state);
+        let (rest, spare) = (without(&all_held(state, now, Timestamp(now.0 + 1)), &gone), room(state, &gone));
+        let late = gone_at(state, &gone, now);
+        let until = late.map_or(now, |late| end_of(request, late));
+        let mut allowed = keep(state, &rest, spare.clone(), request, now, until, now);
+        if let Some(nodes) = fill(&mut allowed, request) {
+            return plan(late.unwrap_or(now).max(now), Timestamp(i64::MIN), &rest, &spare, nodes);
+        }
     }
-    let ends: Vec<_> = state.attempts().map(|(id, row)| (expected_end(state, id, row, now), id)).collect();
-    let times: BTreeSet<Timestamp> = ends.iter().map(|(at, _)| *at).collect();
-    times.into_iter().find_map(|time| {
+    let ends: Vec<_> = state.attempts().map(|(id, row)| (expected_end(state, id, row), id)).collect();
+    let mut times: BTreeSet<Timestamp> = ends.iter().map(|(at, _)| *at).collect();
+    times.extend(state.reservations().map(|(_, row)| row.until).filter(|until| *until > now));
+    // All that is overdue is due at once; how far to look ahead is told from when the last of it was.
+    let overdue = times.iter().copied().filter(|time| *time <= now).max();
+    times.into_iter().filter(|due| *due > now || Some(*due) == overdue).find_map(|due| {
+        let time = due.max(now);
         let gone = ends.iter().filter(|(at, _)| *at <= time).map(|(_, id)| *id).collect();
-        let mut room = room(state, &gone);
-        fill(&mut room, request).map(|_| (time, room))
+        let (held, spare) = (all_held(state, now, now), room(state, &gone));
+        let mut allowed = keep(state, &held, spare.clone(), request, time, end_of(request, due), now);
+        let nodes = fill(&mut allowed, request)?;
+        plan(time, time, &held, &spare, nodes)
     })
+}
+
+/// When the last of these is gone, if each that runs is stopped now.
+fn gone_at(state: &State, gone: &BTreeSet<AttemptId>, now: Timestamp) -> Option<Timestamp> {
+    let rows = gone.iter().filter_map(|id| Some((*id, state.attempt(*id)?)));
+    rows.map(|(id, row)| expected_end(state, id, row).min(now + row.grace)).max()
+}
+
+fn without(held: &[Held], gone: &BTreeSet<AttemptId>) -> Vec<Held> {
+    let stays = |hold: &&Held| hold.attempt.is_none_or(|id| !gone.contains(&id));
+    held.iter().filter(stays).cloned().collect()
 }
 
 /// Who may start, in the order in which they are asked: who was promised room, who keeps to the
@@ -299,16 +352,124 @@ fn in_turn(state: &State, now: Timestamp) -> Vec<(JobId, &Job, MemberId)> {
     promised.into_iter().chain(own).chain(borrowed).collect()
 }
 
+/// What one task holds, or will, and for how long.
+#[derive(Clone)]
+struct Held {
+    attempt: Option<AttemptId>,
+    node: NodeId,
+    amount: Amount,
+    owner: SubjectId,
+    team: TeamId,
+    from: Timestamp,
+    until: Timestamp,
+}
+
+fn all_held(state: &State, now: Timestamp, least: Timestamp) -> Vec<Held> {
+    let mut all = Vec::new();
+    for (id, row) in state.attempts() {
+        let job = &state.job(row.member.job).expect("an open attempt's job is known").request;
+        let until = expected_end(state, id, row).max(least);
+        let tasks = state.tasks_of(id).filter(|(_, task)| task.freed.is_none());
+        all.extend(tasks.map(|(_, task)| Held {
+            attempt: Some(id),
+            node: task.node,
+            amount: task.amount,
+            owner: job.owner,
+            team: job.team,
+            from: now,
+            until,
+        }));
+    }
+    all
+}
+
+fn end_of(request: &JobRequest, start: Timestamp) -> Timestamp {
+    request.time_limit.map_or(Timestamp::MAX, |limit| start + limit)
+}
+
+fn may_use(row: &Reservation, owner: SubjectId, team: TeamId) -> bool {
+    match row.holder {
+        HolderV1::User(user) => user == owner,
+        HolderV1::Team(holder) => holder == team,
+    }
+}
+
+/// Reservations of a node at one instant, and what of each is not used by whom it is for.
+fn unused<'a>(
+    state: &'a State,
+    held: &[Held],
+    node: NodeId,
+    at: Timestamp,
+    now: Timestamp,
+) -> Vec<(&'a Reservation, Amount)> {
+    let is_open =
+        |row: &&Reservation| row.node == node && row.from <= at && at < row.until && row.until > now;
+    let open = state.reservations().map(|(_, row)| row).filter(is_open);
+    let mut unused: Vec<_> = open.map(|row| (row, row.amount)).collect();
+    for hold in held.iter().filter(|hold| hold.node == node && hold.from <= at && at < hold.until) {
+        let mut own = hold.amount;
+        for (_, unused) in unused.iter_mut().filter(|(row, _)| may_use(row, hold.owner, hold.team)) {
+            let used = own.min(*unused);
+            *unused = unused.less(used);
+            own = own.less(used);
+        }
+    }
+    unused
+}
+
+/// What of a node is kept now for a job's owner or team.
+fn kept_for(state: &State, held: &[Held], node: NodeId, request: &JobRequest, now: Timestamp) -> Amount {
+    let all = unused(state, held, node, now, now).into_iter();
+    let own = all.filter(|(row, _)| may_use(row, request.owner, request.team));
+    own.fold(Amount::default(), |sum, (_, unused)| sum.plus(unused))
+}
+
+/// Takes away what is reserved for others at any instant of a run.
+fn keep(
+    state: &State,
+    held: &[Held],
+    mut room: Room,
+    request: &JobRequest,
+    start: Timestamp,
+    end: Timestamp,
+    now: Timestamp,
+) -> Room {
+    let mut instants = vec![start];
+    let froms = state.reservations().map(|(_, row)| row.from);
+    instants.extend(froms.filter(|from| *from > start && *from < end));
+    for at in instants {
+        for (node, free) in &mut room {
+            let all = unused(state, held, *node, at, now);
+            if all.is_empty() {
+                continue;
+            }
+            let mut left = state.node(*node).expect("a room's node is known").capacity;
+            for hold in held.iter().filter(|hold| hold.node == *node && hold.from <= at && at < hold.until) {
+                left = left.less(hold.amount);
+            }
+            for (row, unused) in all {
+                if !may_use(row, request.owner, request.team) {
+                    left = left.less(unused);
+                }
+            }
+            free.caps(left);
+        }
+    }
+    room
+}
+
 fn start(state: &State, now: Timestamp) -> Option<Event> {
     let free = room(state, &BTreeSet::new());
     let everybody = state.attempts().map(|(id, _)| id).collect();
     let mut head: Option<JobId> = None;
-    let mut reservation: Option<(Timestamp, Room)> = None;
+    let held = all_held(state, now, Timestamp(now.0 + 1));
+    let mut plan: Option<Plan> = None;
     for (id, job, member) in in_turn(state, now) {
         let request = &job.request;
-        let mut allowed = free.clone();
-        if let Some((at, beside)) = &reservation {
-            let in_time = request.time_limit.is_some_and(|limit| *at == Timestamp::MAX || now + limit <= *at);
+        let mut allowed = keep(state, &held, free.clone(), request, now, end_of(request, now), now);
+        if let Some(Plan { at, before, beside, held }) = &plan {
+            let never = *before == Timestamp::MAX;
+            let in_time = request.time_limit.is_some_and(|limit| never || now + limit <= *before);
             if !in_time {
                 for ((_, free), (_, beside)) in allowed.iter_mut().zip(beside) {
                     free.amount = free.amount.min(beside.amount);
@@ -316,10 +477,16 @@ fn start(state: &State, now: Timestamp) -> Option<Event> {
                         *free = (*free).min(*beside);
                     }
                 }
+                allowed = keep(state, held, allowed, request, *at, end_of(request, now), now);
             }
         }
         let may = may_take(state, request.team, Amount::of_attempt(request), true, &BTreeSet::new());
-        if let Some(nodes) = fill(&mut allowed, request).filter(|_| may) {
+        let mut own = keep(state, &held, free.clone(), request, now, end_of(request, now), now);
+        for (node, free) in &mut own {
+            free.caps(kept_for(state, &held, *node, request, now));
+        }
+        let own = fill(&mut own, request).filter(|_| plan.is_some());
+        if let Some(nodes) = fill(&mut allowed, request).or(own).filter(|_| may) {
             return Some(started(state, id, member, request, &nodes));
         }
         if head.is_none() && fill(&mut room(state, &everybody), request).is_some() {
@@ -327,7 +494,7 @@ fn start(state: &State, now: Timestamp) -> Option<Event> {
                 return Some(stop);
             }
             head = Some(id);
-            reservation = Some(reserve(state, job, now)?);
+            plan = Some(reserve(state, job, now)?);
         }
     }
     if head.is_none() { preempt(state, None, now) } else { None }
@@ -368,12 +535,18 @@ fn victim(state: &State, id: JobId, now: Timestamp) -> Option<Event> {
         let is_before = row.promised && *other != id && (!job.promised || *other < id);
         is_before && fill(&mut room(state, &everybody), &row.request).is_some()
     });
+    // What runs on once they are gone must not meet what is reserved for others, whenever that is.
+    let holds = all_held(state, now, Timestamp(now.0 + 1));
+    let allowed = |gone: &BTreeSet<_>| {
+        let until = gone_at(state, gone, now).map_or(now, |late| end_of(&job.request, late));
+        keep(state, &without(&holds, gone), room(state, gone), &job.request, now, until, now)
+    };
     let starts = |gone: &BTreeSet<_>| {
         let may =
             |request: &JobRequest| may_take(state, request.team, Amount::of_attempt(request), true, gone);
         may(&job.request)
             && !before.iter().any(|(_, job, _)| may(&job.request))
-            && fill(&mut room(state, gone), &job.request).is_some()
+            && fill(&mut allowed(gone), &job.request).is_some()
     };
     let priority = |row: &Attempt| state.job(row.member.job).map_or(0, |job| job.priority);
     let mut running: Vec<_> = sound().filter(|(id, _)| !coming.contains(id)).collect();

@@ -2,6 +2,7 @@
 
 use control::{Forecast, Remedy, Resource, Why, forecast, preflight, remedies};
 use facts::event::{CancelRequestedV1, NodeSchedulableV1, PrioritySetV1, ReleasedV1, SubmittedV2};
+use facts::reservation::ReservationCancelledV1;
 use facts::{Condition, Event, IndexSet, JobRequest};
 use proptest::prelude::*;
 use units::{Bytes, Cores, JobId, MemberId, Nanos, NodeId, SubjectId, TeamId, Timestamp};
@@ -140,7 +141,11 @@ fn less(remedy: &Remedy) -> Vec<Remedy> {
             .map(|at| [&members[..at], &members[at + 1..]].concat())
             .map(Remedy::End)
             .collect(),
-        Remedy::Release | Remedy::Resume(_) | Remedy::AnyModel(_) | Remedy::TimeLimit(_) => Vec::new(),
+        Remedy::Release
+        | Remedy::Resume(_)
+        | Remedy::Unreserve(_)
+        | Remedy::AnyModel(_)
+        | Remedy::TimeLimit(_) => Vec::new(),
     }
 }
 
@@ -166,6 +171,10 @@ fn helps(mut world: World, job: JobId, remedy: &Remedy) -> bool {
             schedulable: true,
             reason: String::new(),
         })),
+        Remedy::Unreserve(reservation) => {
+            let event = ReservationCancelledV1 { reservation: *reservation };
+            world.event(Event::ReservationCancelled(event));
+        }
         Remedy::Quota { team, resource, to } => {
             let row = world.state.team(*team).expect("it has jobs").clone();
             let raised = control::Team { quota: resource.with(row.quota, *to), ..row };

@@ -14,14 +14,15 @@ use facts::event::{
     TaskFreedV1, TaskRunningV1, TeamSetV2,
 };
 use facts::notify::{Channel, DeliverySetV1, NotificationSetV1, NotificationV1, Occasion};
+use facts::reservation::{HolderV1, ReservationCancelledV1, ReservationSetV1};
 use facts::{
     Actor, ArraySpec, Condition, Dependency, Envelope, Event, ExitClass, Hash32, HealthCheck, IndexSet,
     JobKind, JobRequest, Outcome, Resources, RestartPolicy, RetryPolicy, Source, StartFailure, StopPolicy,
     TaskExit,
 };
 use units::{
-    ArrayIndex, AttemptId, Bytes, Cores, DeviceIndex, Epoch, JobId, Nanos, NodeId, Rank, Seq, SubjectId,
-    TeamId, Timestamp,
+    ArrayIndex, AttemptId, Bytes, Cores, DeviceIndex, Epoch, JobId, Nanos, NodeId, Rank, ReservationId, Seq,
+    SubjectId, TeamId, Timestamp,
 };
 
 fn request(kind: JobKind) -> JobRequest {
@@ -111,6 +112,17 @@ fn events() -> Vec<(&'static str, Event)> {
         on: [ExitClass::Failure, ExitClass::TimeLimit].into_iter().collect(),
         backoff: Nanos::from_secs(10),
         backoff_max: Nanos::from_secs(600),
+    };
+    let reserved = |holder| {
+        Event::ReservationSet(ReservationSetV1 {
+            reservation: ReservationId(5),
+            node,
+            amount: Resources { cores: Cores(16), memory: Bytes(128 << 30), gpus: 4 },
+            from: at,
+            until: at + Nanos::from_secs(3_600),
+            holder,
+            reason: "course".to_owned(),
+        })
     };
     let closed = |outcome, next| Event::AttemptClosed(AttemptClosedV1 { attempt, outcome, next });
     vec![
@@ -297,6 +309,12 @@ fn events() -> Vec<(&'static str, Event)> {
                 node: NodeId(0),
                 devices: vec![DeviceIndex(0), DeviceIndex(5)],
             }),
+        ),
+        ("reservation-set-user", reserved(HolderV1::User(SubjectId(7)))),
+        ("reservation-set-team", reserved(HolderV1::Team(TeamId(2)))),
+        (
+            "reservation-cancelled",
+            Event::ReservationCancelled(ReservationCancelledV1 { reservation: ReservationId(5) }),
         ),
     ]
 }
