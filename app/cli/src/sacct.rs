@@ -19,8 +19,8 @@ pub(crate) type Field = (&'static str, fn(&Job, &TimeZone) -> String);
 
 const FIELDS: [Field; 24] = [
     ("Account", |job, _| plain(&job.team)),
-    ("AllocCPUS", |job, _| if job.started.is_some() { cores(job).to_string() } else { "0".to_owned() }),
-    ("AllocTRES", |job, _| if job.started.is_some() { tres(job) } else { String::new() }),
+    ("AllocCPUS", |job, _| if job.attempts > 0 { cores(job).to_string() } else { "0".to_owned() }),
+    ("AllocTRES", |job, _| if job.attempts > 0 { tres(job) } else { String::new() }),
     ("CPUTime", |job, _| cpu_time(job).to_string()),
     ("CPUTimeRAW", |job, _| cpu_time(job).as_secs().to_string()),
     ("Elapsed", |job, _| elapsed(job).to_string()),

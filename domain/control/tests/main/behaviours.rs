@@ -394,5 +394,5 @@ fn a_snapshot_that_is_none_is_refused() {
     assert!(State::from_snapshot(&long).is_err());
     let other = [&[99], &snapshot[1..]].concat();
     let error = State::from_snapshot(&other).expect_err("another layout");
-    assert_eq!(error.to_string(), "the snapshot has layout 99, this program reads 8");
+    assert_eq!(error.to_string(), "the snapshot has layout 99, this program reads 9");
 }
